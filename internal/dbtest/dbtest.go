@@ -1,0 +1,246 @@
+// Package dbtest gives tests real databases: a fresh schema (MySQL and MariaDB: a
+// fresh database) on every server whose DSN stands in the environment, and a fresh
+// SQLite file always. What it makes is named sqllock_test_*, and is gone when the
+// test has ended.
+package dbtest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	_ "modernc.org/sqlite"             // the SQLite driver of the tests
+
+	"github.com/sqlnative/locks/sqldb"
+	"github.com/sqlnative/locks/sqldb/mysqldb"
+	"github.com/sqlnative/locks/sqldb/pgdb"
+	"github.com/sqlnative/locks/sqldb/sqlitedb"
+)
+
+// Env returns the name of the environment variable with the DSN of a server.
+func Env(kind sqldb.Kind) string {
+	return "SQLLOCK_TEST_" + strings.ToUpper(kind.String()) + "_DSN"
+}
+
+// DB is a fresh database of a test.
+type DB struct {
+	// DB is the handle that the test is about; on PostgreSQL it is made of Pool.
+	*sqldb.DB
+	// SQL is a pool of database/sql on the same database.
+	SQL *sql.DB
+	// Pool is pgx's pool, on PostgreSQL only.
+	Pool *pgxpool.Pool
+	// DSN opens the same database: a URL on PostgreSQL, go-sql-driver's form on
+	// MySQL and MariaDB, a file: URI on SQLite.
+	DSN string
+}
+
+// Each runs f as a subtest on every database that is there, with a fresh one each
+// time. A server without a DSN is skipped, unless SQLLOCK_TEST_REQUIRE names it.
+// opts go into the handle.
+func Each(t *testing.T, f func(t *testing.T, db *DB), opts ...sqldb.Option) {
+	t.Helper()
+	On(t, sqldb.Kinds(), f, opts...)
+}
+
+// Servers is Each without SQLite.
+func Servers(t *testing.T, f func(t *testing.T, db *DB), opts ...sqldb.Option) {
+	t.Helper()
+	On(t, []sqldb.Kind{sqldb.Postgres, sqldb.MySQL, sqldb.MariaDB}, f, opts...)
+}
+
+// On is Each on some kinds of database.
+func On(t *testing.T, kinds []sqldb.Kind, f func(t *testing.T, db *DB), opts ...sqldb.Option) {
+	t.Helper()
+	for _, kind := range kinds {
+		t.Run(kind.String(), func(t *testing.T) { f(t, New(t, kind, opts...)) })
+	}
+}
+
+// Flavours is Each, and once more on PostgreSQL with the handle made of a *sql.DB
+// of pgx's stdlib.
+func Flavours(t *testing.T, f func(t *testing.T, db *DB), opts ...sqldb.Option) {
+	t.Helper()
+	Each(t, f, opts...)
+	t.Run("postgres-stdlib", func(t *testing.T) {
+		db := New(t, sqldb.Postgres, opts...)
+		var err error
+		if db.DB, err = pgdb.SQL(t.Context(), db.SQL, opts...); err != nil {
+			t.Fatal(err)
+		}
+		f(t, db)
+	})
+}
+
+// New makes a fresh database of one kind.
+func New(t testing.TB, kind sqldb.Kind, opts ...sqldb.Option) *DB {
+	t.Helper()
+	return open(t, kind, Fresh(t, kind), opts)
+}
+
+// Fresh makes a fresh database of one kind and returns its DSN.
+func Fresh(t testing.TB, kind sqldb.Kind) string {
+	t.Helper()
+	if kind == sqldb.SQLite {
+		return FileDSN(filepath.Join(t.TempDir(), "test.db"))
+	}
+	server := os.Getenv(Env(kind))
+	if server == "" {
+		if slices.Contains(strings.Split(os.Getenv("SQLLOCK_TEST_REQUIRE"), ","), kind.String()) {
+			t.Fatalf("SQLLOCK_TEST_REQUIRE names %s, and %s is not set", kind, Env(kind))
+		}
+		t.Skipf("%s is not set", Env(kind))
+	}
+	name := fmt.Sprintf("sqllock_test_%08x", rand.Uint32())
+	if kind == sqldb.Postgres {
+		onServer(t, kind, server, "CREATE SCHEMA "+name)
+		t.Cleanup(func() { onServer(t, kind, server, "DROP SCHEMA "+name+" CASCADE") })
+		u, err := url.Parse(server)
+		if err != nil {
+			t.Fatalf("%s is no URL", Env(kind))
+		}
+		q := u.Query()
+		q.Set("search_path", name)
+		u.RawQuery = q.Encode()
+		return u.String()
+	}
+	onServer(t, kind, server, "CREATE DATABASE "+name)
+	t.Cleanup(func() { onServer(t, kind, server, "DROP DATABASE "+name) })
+	cfg, err := mysql.ParseDSN(server)
+	if err != nil {
+		t.Fatalf("%s is no DSN of go-sql-driver", Env(kind))
+	}
+	cfg.DBName = name
+	return cfg.FormatDSN()
+}
+
+// FileDSN is the DSN of an SQLite file, as sqllock recommends it.
+func FileDSN(path string) string {
+	return "file:" + path + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate"
+}
+
+// onServer runs one statement on the server itself.
+func onServer(t testing.TB, kind sqldb.Kind, dsn, query string) {
+	t.Helper()
+	db := openSQL(t, kind, dsn)
+	defer func() { _ = db.Close() }()
+	if _, err := db.ExecContext(context.Background(), query); err != nil {
+		t.Errorf("%s: %v", query, err)
+	}
+}
+
+func openSQL(t testing.TB, kind sqldb.Kind, dsn string) *sql.DB {
+	t.Helper()
+	driver := map[sqldb.Kind]string{sqldb.Postgres: "pgx", sqldb.MySQL: "mysql", sqldb.MariaDB: "mysql", sqldb.SQLite: "sqlite"}[kind]
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// Another opens further pools on the same database, as another process would.
+func (db *DB) Another(t testing.TB, opts ...sqldb.Option) *DB {
+	t.Helper()
+	return open(t, db.Kind(), db.DSN, opts)
+}
+
+// OpenSQL opens a further *sql.DB with other settings in the DSN of MySQL or
+// MariaDB.
+func (db *DB) OpenSQL(t testing.TB, edit func(*mysql.Config)) *sql.DB {
+	t.Helper()
+	cfg, err := mysql.ParseDSN(db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit(cfg)
+	return track(t, openSQL(t, db.Kind(), cfg.FormatDSN()))
+}
+
+func open(t testing.TB, kind sqldb.Kind, dsn string, opts []sqldb.Option) *DB {
+	t.Helper()
+	ctx := t.Context()
+	db := &DB{DSN: dsn, SQL: track(t, openSQL(t, kind, dsn))}
+	var err error
+	switch kind {
+	case sqldb.Postgres:
+		db.Pool = openPool(t, dsn)
+		db.DB, err = pgdb.New(ctx, db.Pool, opts...)
+	case sqldb.SQLite:
+		db.DB, err = sqlitedb.New(ctx, db.SQL, opts...)
+	default:
+		db.DB, err = mysqldb.New(ctx, db.SQL, opts...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if db.Kind() != kind {
+		t.Fatalf("the server behind %s is %s", Env(kind), db.Version())
+	}
+	return db
+}
+
+func openPool(t testing.TB, dsn string) *pgxpool.Pool {
+	t.Helper()
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxConns = 16
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		allBack(t, func() int { return int(pool.Stat().AcquiredConns()) })
+		pool.Close()
+	})
+	return pool
+}
+
+// track closes db at the end of the test, which fails if a connection is still
+// out of the pool.
+func track(t testing.TB, db *sql.DB) *sql.DB {
+	db.SetMaxOpenConns(16)
+	db.SetMaxIdleConns(16)
+	t.Cleanup(func() {
+		allBack(t, func() int { return db.Stats().InUse })
+		_ = db.Close()
+	})
+	return db
+}
+
+// allBack waits until no connection is out of the pool, for as long as one may be
+// on its way back: what a caller has abandoned ends within [sqldb.Bound].
+func allBack(t testing.TB, out func() int) {
+	t.Helper()
+	deadline := time.Now().Add(2 * sqldb.Bound)
+	for out() != 0 {
+		if time.Now().After(deadline) {
+			t.Errorf("%d connections were left out of the pool", out())
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// MustExec runs statements by hand, and fails the test if one fails.
+func (db *DB) MustExec(t testing.TB, queries ...string) {
+	t.Helper()
+	for _, q := range queries {
+		if _, err := db.SQL.ExecContext(context.Background(), q); err != nil {
+			t.Fatalf("%s: %v", q, err)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+// Package pgdb makes a [sqldb.DB] of a pool of connections to PostgreSQL: of
+// pgx's own pool ([New]), or of a *sql.DB ([SQL]) with pgx's stdlib, lib/pq or
+// another driver.
+package pgdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sqlnative/locks/sqldb"
+	"github.com/sqlnative/locks/sqldb/internal/std"
+)
+
+// minVersion is PostgreSQL 14: the first with idle_session_timeout, and the
+// oldest that is still maintained.
+const minVersion = 140000
+
+// New makes a DB of a pool of pgx. It asks the server once what it is, and
+// refuses it with the reason: a server older than PostgreSQL 14, another product
+// that speaks its protocol (wrapping [errors.ErrUnsupported]), a hot standby, a
+// session that is read-only by default. The pool stays the caller's; it is never
+// closed, and no session state of its connections is changed.
+//
+// db.Tx takes a pgx.Tx, and a *sql.Tx of a stdlib.OpenDBFromPool on the same pool.
+func New(ctx context.Context, pool *pgxpool.Pool, opts ...sqldb.Option) (*sqldb.DB, error) {
+	if pool == nil {
+		return nil, errors.New("pgdb: the pool is nil")
+	}
+	return open(ctx, newPool(pool), opts)
+}
+
+// SQL makes a DB of a *sql.DB, whatever its PostgreSQL driver is, as [New] does.
+//
+// db.Tx takes a *sql.Tx and what wraps one, and a pgx.Tx.
+func SQL(ctx context.Context, db *sql.DB, opts ...sqldb.Option) (*sqldb.DB, error) {
+	if db == nil {
+		return nil, errors.New("pgdb: the *sql.DB is nil")
+	}
+	return open(ctx, std.New(db, std.Options{Name: "pgdb", Interrupt: interrupter, Native: native}), opts)
+}
+
+// inspect asks what every promise here depends on, in one round trip.
+const inspect = `SELECT version(), current_setting('server_version_num'), coalesce(current_schema(), ''),
+	pg_is_in_recovery(), current_setting('transaction_read_only')`
+
+func open(ctx context.Context, drv sqldb.Driver, opts []sqldb.Option) (*sqldb.DB, error) {
+	if err := sqldb.CheckOptions(opts...); err != nil {
+		return nil, err
+	}
+	s := sqldb.Server{Kind: sqldb.Postgres, Schema: "pg_catalog"}
+	probe, err := sqldb.New(drv, s)
+	if err != nil {
+		return nil, err
+	}
+	var standby bool
+	var readOnly string
+	err = probe.QueryRow(ctx, inspect).Scan(&s.Version, &s.Number, &s.Schema, &standby, &readOnly)
+	if err != nil {
+		return nil, fmt.Errorf("pgdb: asking the server what it is: %w", err)
+	}
+	if err := accept(s, standby, readOnly == "on"); err != nil {
+		return nil, err
+	}
+	return sqldb.New(drv, s, opts...)
+}
+
+// accept says why a server is refused.
+func accept(s sqldb.Server, standby, readOnly bool) error {
+	for _, other := range []string{"CockroachDB", "YugabyteDB", "-YB-", "Redshift", "Materialize", "H2"} {
+		if strings.Contains(s.Version, other) {
+			return fmt.Errorf("pgdb: the server is no PostgreSQL: %s: %w", s.Version, errors.ErrUnsupported)
+		}
+	}
+	switch {
+	case s.Number < minVersion:
+		return fmt.Errorf("pgdb: the server is too old: %s; PostgreSQL 14 is the oldest that is supported: %w", s.Version, errors.ErrUnsupported)
+	case standby:
+		return errors.New("pgdb: the server is a hot standby, and read-only: connect to the primary (target_session_attrs=read-write)")
+	case readOnly:
+		return errors.New("pgdb: transactions are read-only by default here (default_transaction_read_only): a lock has to write")
+	}
+	return nil
+}
