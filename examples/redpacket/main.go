@@ -1,0 +1,178 @@
+// Command redpacket lets many users race for the few gifts of a red packet, once
+// for every way of counting them, and shows which ways hold.
+//
+//	go run ./examples/redpacket
+//	go run ./examples/redpacket -processes 4 -dsn postgres://user@localhost/test
+//
+// It makes the table t_bonus(id, left_count, version) and, for the record of who
+// was served, t_bonus_record, in a temporary SQLite file or behind -dsn. One line
+// comes out for each strategy:
+//
+//	naive    reads the count, then writes what it computed from it: oversold,
+//	         always, since everybody has read before anybody writes
+//	guarded  stock.Take, in one transaction with the record: never oversold
+//
+// claimed counts the records; oversold is by how much they exceed the gifts;
+// duplicates counts users that were served more than once; left_count is what the
+// table says in the end. Times are of one attempt of one user.
+//
+// The exit code is 1 if a strategy that protects has oversold, served somebody
+// twice or lost a gift, or if something else went wrong; 2 if a flag is wrong.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/sqlnative/locks/internal/dsn"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// config is what the flags say. It travels to the processes of the race as JSON.
+type config struct {
+	DSN        string
+	Users      int
+	Gifts      int
+	Goroutines int
+	Processes  int
+	Strategies []string
+	reset      bool
+	json       bool
+}
+
+// errUsage ends the program with exit code 2.
+var errUsage = errors.New("usage")
+
+func parse(args []string, stderr io.Writer) (config, error) {
+	var c config
+	var only string
+	f := flag.NewFlagSet("redpacket", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&c.DSN, "dsn", "", "the database: postgres://, mysql://, mariadb:// or sqlite:FILE (default: a temporary SQLite file)")
+	f.IntVar(&c.Users, "users", 500, "how many users race; each tries once")
+	f.IntVar(&c.Gifts, "gifts", 100, "how many gifts there are")
+	f.IntVar(&c.Goroutines, "goroutines", 8, "how many users try at once, in each process")
+	f.IntVar(&c.Processes, "processes", 1, "how many processes they are spread over")
+	f.StringVar(&only, "strategy", "", "only these strategies, separated by commas")
+	f.BoolVar(&c.reset, "reset", false, "drop an existing t_bonus and t_bonus_record first")
+	f.BoolVar(&c.json, "json", false, "print one JSON object")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return c, err
+		}
+		return c, errUsage // the flag set has said why
+	}
+	fail := func(format string, args ...any) (config, error) {
+		_, _ = fmt.Fprintf(stderr, "redpacket: "+format+"\n", args...)
+		return c, errUsage
+	}
+	for _, n := range []struct {
+		name      string
+		value     int
+		low, high int
+	}{{"users", c.Users, 2, 1_000_000}, {"gifts", c.Gifts, 1, 1_000_000}, {"goroutines", c.Goroutines, 2, 1000}, {"processes", c.Processes, 1, 64}} {
+		if n.value < n.low || n.value > n.high {
+			return fail("-%s is %d; it can be %d to %d", n.name, n.value, n.low, n.high)
+		}
+	}
+	if f.NArg() > 0 {
+		return fail("unexpected argument %q", f.Arg(0))
+	}
+	if c.Users < c.Goroutines*c.Processes {
+		return fail("-users is %d, fewer than the %d goroutines of all processes", c.Users, c.Goroutines*c.Processes)
+	}
+	c.Strategies = names()
+	if only != "" {
+		c.Strategies = strings.Split(only, ",")
+		for _, s := range c.Strategies {
+			if !slices.Contains(names(), s) {
+				return fail("unknown strategy %q; there are: %s", s, strings.Join(names(), ", "))
+			}
+		}
+	}
+	return c, nil
+}
+
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if os.Getenv(workerEnv) != "" {
+		if err := work(ctx, stdin, stdout); err != nil {
+			_, _ = fmt.Fprintln(stderr, "redpacket: worker:", err)
+			return 1
+		}
+		return 0
+	}
+	c, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	}
+	if err := race(ctx, c, stdout, stderr); err != nil {
+		_, _ = fmt.Fprintln(stderr, "redpacket:", err)
+		return 1
+	}
+	return 0
+}
+
+// race makes the tables, runs every strategy, and prints what came out.
+func race(ctx context.Context, c config, stdout, stderr io.Writer) (err error) {
+	temporary := c.DSN == ""
+	if temporary {
+		dir, err := os.MkdirTemp("", "redpacket")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		c.DSN = "sqlite:" + filepath.Join(dir, "redpacket.db")
+	}
+	d, err := dsn.Parse(c.DSN)
+	if err != nil {
+		return err
+	}
+	db, closePool, err := d.Open(ctx)
+	if err != nil {
+		return d.Scrubber().Error(err)
+	}
+	defer func() { err = errors.Join(err, closePool()) }()
+	if err := makeTables(ctx, db, c.reset); err != nil {
+		return d.Scrubber().Error(err)
+	}
+	rep := report{Database: db.Kind().String()}
+	var broken []error
+	for _, name := range c.Strategies {
+		row, err := runStrategy(ctx, db, c, name)
+		if err != nil {
+			return d.Scrubber().Error(fmt.Errorf("%s: %w", name, err))
+		}
+		rep.Rows = append(rep.Rows, row)
+		if find(name).protected {
+			broken = append(broken, row.broken(c.Gifts))
+		}
+	}
+	if err := rep.print(stdout, c.json); err != nil {
+		return err
+	}
+	if !c.json {
+		_, _ = fmt.Fprintf(stderr, "%d users, %d gifts, %d goroutines in each of %d processes, %s\n", c.Users, c.Gifts, c.Goroutines, c.Processes, db.Kind())
+		if !temporary {
+			_, _ = fmt.Fprintln(stderr, "The tables t_bonus and t_bonus_record stay as the last strategy left them.")
+		}
+	}
+	return errors.Join(broken...)
+}
