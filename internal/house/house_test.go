@@ -123,7 +123,7 @@ func judge(file string, imports []string) (faults []string) {
 		}
 		inside, ours := strings.CutPrefix(imported, module+"/")
 		switch {
-		case ours && (slices.Contains(allowed.uses, inside) || inside == folder):
+		case ours && slices.Contains(allowed.uses, inside):
 		case !ours && slices.ContainsFunc(allowed.modules, func(m string) bool { return imported == m || strings.HasPrefix(imported, m+"/") }):
 		default:
 			faults = append(faults, fmt.Sprintf("%s imports %s, which %s may not: see rules_test.go", file, imported, folder))
