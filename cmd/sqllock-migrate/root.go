@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sqlnative/locks/internal/cli"
+	"github.com/sqlnative/locks/internal/dsn"
+	"github.com/sqlnative/locks/sqldb"
+)
+
+// envDSN is where the DSN comes from without --dsn. It is read when it is needed
+// and is no default of the flag, which the help would show.
+const envDSN = "SQLLOCK_DSN"
+
+// app is one run of the command.
+type app struct {
+	out     *cli.Output
+	started bool // an error from here on is no error of the command line
+
+	dsn         string
+	schema      string
+	prefix      string
+	lockTimeout time.Duration
+}
+
+// run is the whole command, in terms of its arguments and its exit code.
+func run(args []string, stdout, stderr io.Writer) int {
+	a := &app{out: &cli.Output{Program: "sqllock-migrate", Stdout: stdout, Stderr: stderr}}
+	// Whatever was typed may come back in a message, also from where a DSN was
+	// never meant to be.
+	a.out.Hide(dsn.ScrubArgs(append([]string{os.Getenv(envDSN)}, args...)...))
+
+	root := a.root()
+	if arg := misplacedDSN(args); arg > 0 {
+		// Nothing that would quote it in part gets to see it.
+		return a.finish(root, cli.Usagef("argument %d looks like a DSN with a password: it goes into --dsn, or better into %s", arg, envDSN))
+	}
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(context.Background())
+	if err != nil && !a.started {
+		err = cli.Exit(cli.Usage, err)
+	}
+	return a.finish(cmd, err)
+}
+
+// finish says what err says, and how the command is used if that was the error.
+func (a *app) finish(cmd *cobra.Command, err error) int {
+	code := a.out.Finish(err)
+	if code == cli.Usage {
+		_, _ = fmt.Fprintf(a.out.Stderr, "\n%s", cmd.UsageString())
+	}
+	return code
+}
+
+// misplacedDSN is the number of the first argument that has a password in it and
+// is not the value of --dsn; 0 if there is none.
+func misplacedDSN(args []string) int {
+	for i, arg := range args {
+		if i > 0 && args[i-1] == "--dsn" || strings.HasPrefix(arg, "--dsn=") {
+			continue
+		}
+		if dsn.HoldsPassword(arg) {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "sqllock-migrate",
+		Short: "Make and change the tables of sqllock",
+		Long: `sqllock-migrate makes the tables of sqllock in a database, brings them up to
+date, and compares them with what the library needs.
+
+The database is named by --dsn, or better by ` + envDSN + `, since other users of the
+machine can read command lines:
+
+  postgres://user:password@host:5432/database?sslmode=require
+  mysql://user:password@host:3306/database        (mariadb:// is the same)
+  user:password@tcp(host:3306)/database
+  sqlite:path/to/file.db
+
+In a URL, percent-encode what has a meaning there: @ is %40, / is %2F, # is %23.
+
+Results are written to stdout, messages to stderr. Exit codes: 0 done, 1 failed,
+2 wrong usage, 3 migrations are pending (status --exit-code), 4 a lock was not had
+within --lock-timeout. The first Ctrl-C ends the command after the migration that
+is running, the second at once.`,
+		Example: `  export ` + envDSN + `=postgres://app@db.example/shop
+  sqllock-migrate status
+  sqllock-migrate up
+  sqllock-migrate sql postgres > sqllock.sql`,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs, // RunE says what is wrong with them
+
+		SuggestionsMinimumDistance: 2,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+					return fmt.Errorf("unknown command %q: did you mean %s?", args[0], strings.Join(near, " or "))
+				}
+				return fmt.Errorf("unknown command %q", args[0])
+			}
+			return errors.New("a command is missing")
+		},
+	}
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.SetHelpCommand(helpCommand())
+	f := root.PersistentFlags()
+	f.SortFlags = false
+	f.StringVar(&a.dsn, "dsn", "", "the `DSN` of the database (default: $"+envDSN+")")
+	f.StringVar(&a.schema, "schema", "", "the `schema` (MySQL and MariaDB: database) of sqllock's tables (default: where unqualified names lead)")
+	f.StringVar(&a.prefix, "table-prefix", sqldb.DefaultTablePrefix, "the `prefix` of the names of sqllock's tables")
+	f.DurationVar(&a.lockTimeout, "lock-timeout", defaultLockTimeout, "how long to wait for another process that migrates, and for tables that are in use")
+	f.BoolVar(&a.out.JSON, "json", false, "write the result as JSON")
+	root.AddCommand(a.upCommand(), a.downCommand(), a.statusCommand(), a.versionCommand(), a.sqlCommand(), a.checkCommand(), a.columnCommand())
+	return root
+}
+
+// How long to wait for locks: in all, and in one statement, behind which
+// everybody else queues.
+const (
+	defaultLockTimeout = 5 * time.Minute
+	ddlTimeout         = 3 * time.Second
+)
+
+// body makes the RunE of a command: what is wrong before it is a matter of usage.
+func (a *app) body(f func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if a.lockTimeout <= 0 {
+			return fmt.Errorf("--lock-timeout %s: it must be more than 0, as in --lock-timeout 5s", a.lockTimeout)
+		}
+		if err := sqldb.CheckOptions(a.options()...); err != nil {
+			return err
+		}
+		a.started = true
+		return f(cmd, args)
+	}
+}
+
+// options are those of the handle.
+func (a *app) options() []sqldb.Option {
+	opts := []sqldb.Option{sqldb.TablePrefix(a.prefix)}
+	if a.schema != "" {
+		opts = append(opts, sqldb.Schema(a.schema))
+	}
+	return opts
+}
+
+// parseDSN reads the DSN from the flag or the environment.
+func (a *app) parseDSN() (*dsn.DSN, error) {
+	s, from := a.dsn, "--dsn"
+	if s == "" {
+		s, from = os.Getenv(envDSN), envDSN
+	}
+	if s == "" {
+		return nil, cli.Usagef("which database? Give --dsn, or set %s", envDSN)
+	}
+	d, err := dsn.Parse(s)
+	if err != nil {
+		return nil, cli.Usagef("%s: %w", from, err)
+	}
+	a.out.Hide(d.Scrubber())
+	return d, nil
+}
+
+// helpCommand is cobra's, but for an unknown topic, which is an error.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Help about any command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return fmt.Errorf("there is no command %q", args)
+			}
+			return about.Help()
+		},
+	}
+}
+
+// version says what the binary was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(unknown)"
+	}
+	v := info.Main.Version
+	if v == "" {
+		v = "(devel)"
+	}
+	text := v + " " + info.GoVersion
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision" && len(s.Value) >= 12:
+			text += " " + s.Value[:12]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			text += " modified"
+		}
+	}
+	return text
+}
