@@ -1,0 +1,103 @@
+package migrations
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/sqlnative/locks/internal/schema"
+	"github.com/sqlnative/locks/sqldb"
+)
+
+// locker lets one process migrate at a time. SessionLock also makes the table of
+// versions, since nobody else can be doing so then.
+type locker interface {
+	lock.SessionLocker
+	// begin prepares the transaction of a step. skip says that somebody else has
+	// taken the step meanwhile.
+	begin(ctx context.Context, tx *sql.Tx, s Step) (skip bool, err error)
+	// again says if what failed was still waiting for the lock, and shall be done
+	// again, or, with an error, has waited for long enough.
+	again(err error) (waits bool, end error)
+}
+
+func newLocker(r *run) locker {
+	switch r.place.Kind {
+	case sqldb.Postgres:
+		return &pgLocker{r: r}
+	case sqldb.SQLite:
+		return &sqliteLocker{r: r}
+	}
+	return &mysqlLocker{r: r}
+}
+
+// lockHash identifies what is being migrated, whatever the program. Lower case:
+// two spellings of one database's name must not be two locks; two databases that
+// share one lock only wait for each other.
+func lockHash(p schema.Place) [sha256.Size]byte {
+	return sha256.Sum256([]byte("sqllock migrations\x00" + strings.ToLower(p.Schema) + "\x00" + strings.ToLower(p.Prefix)))
+}
+
+// locked is called with the lock held: from now on the caller's ctx is looked at
+// between migrations only. If it has ended already, it ends here.
+func (r *run) locked() error {
+	r.held.Store(true)
+	return r.ctx.Err()
+}
+
+// unlockTimeout bounds giving the lock back, which no context of the caller's does.
+const unlockTimeout = 5 * time.Second
+
+// discard closes a connection for good when it is given back to the pool.
+func discard(conn *sql.Conn) {
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+}
+
+// versionTable makes the table of versions where Up does not find it.
+func (r *run) versionTable(ctx context.Context, conn *sql.Conn) error {
+	if r.down {
+		return nil
+	}
+	_, err := (&store{r: r}).read(ctx, conn)
+	if !schema.Missing(err) {
+		return err
+	}
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if r.place.Kind == sqldb.Postgres {
+		if err := createSchema(ctx, tx, r.place); err != nil {
+			return err
+		}
+	}
+	for _, text := range schema.Bookkeeping(r.place.Kind).Up {
+		if _, err := tx.ExecContext(ctx, r.place.Render(text)); err != nil {
+			return fmt.Errorf("making the table of versions: %w", err)
+		}
+	}
+	return tx.Commit()
+}
+
+// createSchema makes the schema where there is none. CREATE SCHEMA IF NOT EXISTS
+// alone wants the right to make one even if it is there.
+func createSchema(ctx context.Context, tx *sql.Tx, p schema.Place) error {
+	var exists bool
+	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", p.Schema).Scan(&exists); err != nil {
+		return err
+	}
+	if exists {
+		return nil
+	}
+	if _, err := tx.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+p.Kind.Quote(p.Schema)); err != nil {
+		return fmt.Errorf("making the schema %s: %w", p.Schema, err)
+	}
+	return nil
+}
