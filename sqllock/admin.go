@@ -1,0 +1,148 @@
+package sqllock
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/sqlnative/locks/lock"
+	"github.com/sqlnative/locks/sqldb"
+)
+
+// Info describes a lock that is held.
+type Info struct {
+	Name   string
+	Owner  string
+	Token  int64
+	Holder lock.Holder
+	// Since is when it was granted; Left is how much is left of its lease, or until
+	// its HoldAtLeast. Both by the database's clock.
+	Since time.Time
+	Left  time.Duration
+}
+
+// List returns the locks that are held, by name.
+func (l *Locker) List(ctx context.Context) ([]Info, error) {
+	rows, err := l.db.Query(ctx, l.sql.list.query)
+	if err != nil {
+		return nil, l.explain("*", err)
+	}
+	defer func() { _ = rows.Close() }()
+	var all []Info
+	for rows.Next() {
+		var i Info
+		var owner, holder *string
+		var since *time.Time
+		var left int64
+		if err := rows.Scan(&i.Name, &owner, &i.Token, &holder, &since, &left); err != nil {
+			return nil, err
+		}
+		if owner != nil {
+			i.Owner = *owner
+		}
+		if holder != nil {
+			_ = json.Unmarshal([]byte(*holder), &i.Holder) // for people
+		}
+		if since != nil {
+			i.Since = *since
+		}
+		i.Left = time.Duration(left) * time.Microsecond
+		all = append(all, i)
+	}
+	return all, rows.Err()
+}
+
+// ForceRelease takes a lock away from its holder, whoever that is, also before its
+// HoldAtLeast has passed. token is the holder's, as List or a [*lock.HeldError]
+// tells it, so that nobody else's lock is hit. The holder learns of it with its next
+// renewal, at the latest when a third of its TTL has passed; its Guard fails at once.
+// [lock.ErrLost]: the lock is not held under that token. A lock that is pinned by a
+// guard is refused with [lock.ErrHeld].
+func (l *Locker) ForceRelease(ctx context.Context, name string, token int64) error {
+	if err := lock.CheckName(name); err != nil {
+		return err
+	}
+	st := l.sql.force
+	c, err := l.db.Change(ctx, sqldb.Change{Op: "force the release of " + name, Query: st.query, Args: st.args(values{"name": l.text(name), "token": token})})
+	switch {
+	case err != nil:
+		return l.explain(name, err)
+	case c.RowsAffected > 0:
+		return nil
+	}
+	held, err := l.look(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case held != nil && held.Token == token && held.Left > 0:
+		return held
+	}
+	return fmt.Errorf("%w: %q is not held with token %d", lock.ErrLost, name, token)
+}
+
+// GC removes the rows of locks that have been free for longer than olderThan, and
+// returns how many. Tokens go on growing: they begin at the clock's microseconds. A
+// row costs about 200 bytes; names that come again need no GC. It removes 1,000 rows
+// at a time, and skips those that somebody is at.
+func (l *Locker) GC(ctx context.Context, olderThan time.Duration) (removed int64, err error) {
+	if olderThan < time.Minute {
+		return 0, fmt.Errorf("%w: GC: olderThan is %v; it has to be at least a minute", lock.ErrInvalid, olderThan)
+	}
+	st := l.sql.gc
+	for {
+		c, err := l.db.Change(ctx, sqldb.Change{Op: "gc", Query: st.query, Args: st.args(values{"age": olderThan.Microseconds()})})
+		if err != nil {
+			return removed, l.explain("*", err)
+		}
+		removed += c.RowsAffected
+		if c.RowsAffected < 1000 {
+			return removed, nil
+		}
+	}
+}
+
+// Attach makes a handle of a lock that is held already, by another process or an
+// earlier life of this one, from its name, owner and token. It is not renewed from
+// here, unless Extend is called: it lasts as long as its lease was when it was looked
+// at, or as whoever renews it makes it last and this handle does not know.
+// [lock.ErrLost]: it is not held under that identity.
+func (l *Locker) Attach(ctx context.Context, name, owner string, token int64) (*lock.Lock, error) {
+	if err := lock.CheckName(name); err != nil {
+		return nil, err
+	}
+	if owner == "" || token <= 0 {
+		return nil, fmt.Errorf("%w: Attach of %q: owner %q, token %d", lock.ErrInvalid, name, owner, token)
+	}
+	if err := l.open(); err != nil {
+		return nil, fmt.Errorf("lock: %q: %w", name, err)
+	}
+	sent := time.Now()
+	c, ours, err := l.settle(ctx, name, owner)
+	if err != nil {
+		return nil, l.explain(name, err)
+	}
+	if ours {
+		got, ok := l.token(c)
+		ours = ok && got == token
+	}
+	held1, err := l.look(ctx, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ours || held1 == nil || held1.Token != token || held1.Left <= 0:
+		return nil, fmt.Errorf("%w: %q is not held by owner %s with token %d", lock.ErrLost, name, shorten(owner), token)
+	}
+	h := &held{l: l, name: name, owner: owner, token: token, noRenew: true, sent: sent, ttl: held1.Left, trace: l.trace}
+	h.handle, h.ctrl = lock.New(lock.Grant{Name: name, Owner: owner, Token: token, Scope: l, Until: h.trusted(), Trace: l.trace}, h)
+	l.mu.Lock()
+	closed := l.closed
+	if !closed {
+		l.held[h] = struct{}{}
+	}
+	l.mu.Unlock()
+	if closed { // not released: it is another's to release
+		return nil, fmt.Errorf("lock: %q: %w", name, lock.ErrClosed)
+	}
+	return h.handle, nil
+}

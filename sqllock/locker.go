@@ -1,0 +1,226 @@
+package sqllock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/sqlnative/locks/internal/schema"
+	"github.com/sqlnative/locks/internal/waitq"
+	"github.com/sqlnative/locks/lock"
+	"github.com/sqlnative/locks/sqldb"
+)
+
+const features = lock.FeatureNoRenew | lock.FeatureAtMost | lock.FeatureHoldAtLeast
+
+// Locker is the lock table of one database. It is safe for concurrent use; a
+// program needs one for each database.
+type Locker struct {
+	db    *sqldb.DB
+	sql   statements
+	base  []lock.Option
+	trace *lock.Trace
+	queue waitq.Queue
+	renew renewer
+
+	life  context.Context // ends with Close: waiters give up
+	end   context.CancelCauseFunc
+	tasks sync.WaitGroup // what gives back a grant that came too late
+
+	mu      sync.Mutex
+	closed  bool // no new work
+	held    map[*held]struct{}
+	allGone chan struct{} // closed when held is empty, for Shutdown
+}
+
+var _ lock.Locker = (*Locker)(nil)
+
+// New returns a Locker on the tables of db. It asks the database once whether they
+// are there and of a version that this program knows; if not, the error is
+// [lock.ErrNotMigrated] and says what to run. opts are the defaults of every
+// Acquire; a wrong one fails New.
+//
+// The Locker takes one connection of the pool for itself while it holds locks, for
+// renewals; of a pool that has only one it takes none. It closes nothing that it was
+// given.
+func New(ctx context.Context, db *sqldb.DB, opts ...lock.Option) (*Locker, error) {
+	if db == nil {
+		return nil, fmt.Errorf("%w: sqllock.New: the database is nil", lock.ErrInvalid)
+	}
+	o, err := lock.Collect("sqllock", features, nil, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := schema.Ready(ctx, db); err != nil {
+		if errors.Is(err, schema.ErrNotMigrated) {
+			return nil, fmt.Errorf("%w: %w", lock.ErrNotMigrated, err)
+		}
+		return nil, fmt.Errorf("sqllock: %w", err)
+	}
+	replicated, err := replicated(ctx, db)
+	if err != nil {
+		return nil, fmt.Errorf("sqllock: asking the server whether it is replicated: %w", err)
+	}
+	l := &Locker{db: db, sql: statementsFor(db, replicated), base: opts, trace: o.Trace, held: map[*held]struct{}{}}
+	l.life, l.end = context.WithCancelCause(context.Background())
+	l.renew.l = l
+	return l, nil
+}
+
+// replicated reports whether writes are certified on other nodes: Galera, group
+// replication.
+func replicated(ctx context.Context, db *sqldb.DB) (bool, error) {
+	if !db.Kind().InnoDB() {
+		return false, nil
+	}
+	rows, err := db.Query(ctx, "SHOW VARIABLES WHERE Variable_name IN ('wsrep_on', 'group_replication_group_name')")
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = rows.Close() }()
+	on := false
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return false, err
+		}
+		on = on || name == "wsrep_on" && value == "ON" || name != "wsrep_on" && value != ""
+	}
+	return on, rows.Err()
+}
+
+// me describes this process to people.
+func me(label string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = ""
+	}
+	b, err := json.Marshal(lock.Holder{Host: host, PID: os.Getpid(), Label: label})
+	if err != nil {
+		panic("sqllock: " + err.Error()) // strings and an integer
+	}
+	return string(b)
+}
+
+// text is a name or an owner as the column wants it: bytes where it is VARBINARY.
+func (l *Locker) text(s string) any {
+	if l.db.Kind().InnoDB() {
+		return []byte(s)
+	}
+	return s
+}
+
+// keep notes a lock that was granted, and has it renewed. If the Locker was closed
+// meanwhile, the lock is given back.
+func (l *Locker) keep(h *held) error {
+	l.mu.Lock()
+	closed := l.closed
+	if !closed {
+		l.held[h] = struct{}{}
+	}
+	l.mu.Unlock()
+	if closed {
+		_ = h.handle.Release(context.Background())
+		return fmt.Errorf("lock: %q: %w", h.name, lock.ErrClosed)
+	}
+	if !h.noRenew {
+		l.renew.add(h)
+	}
+	if h.handle.Err() != nil {
+		h.Lost() // it ended before it was noted
+	}
+	return nil
+}
+
+// remove forgets a lock that has ended.
+func (l *Locker) remove(h *held) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.held, h)
+	if len(l.held) == 0 && l.allGone != nil {
+		close(l.allGone)
+		l.allGone = nil
+	}
+}
+
+// open says whether new work is taken.
+func (l *Locker) open() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return lock.ErrClosed
+	}
+	return nil
+}
+
+// Close releases what is held, for at most 5 s in all; what could not be released
+// by then is left to its TTL. Holders see [lock.ErrReleased]; those who wait get
+// [lock.ErrClosed], and so does every later Acquire. When it returns, nothing of the
+// Locker is running, and its connection is back in the pool. Safe to call twice.
+func (l *Locker) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	var all []*held
+	for h := range l.held {
+		all = append(all, h)
+	}
+	l.mu.Unlock()
+	l.end(lock.ErrClosed)
+
+	ctx, cancel := context.WithTimeout(context.Background(), lock.ReleaseBound)
+	defer cancel()
+	// A few at a time: a thousand releases need not take a thousand connections.
+	errs := make(chan error, len(all))
+	places := make(chan struct{}, 8)
+	for _, h := range all {
+		places <- struct{}{}
+		go func() {
+			defer func() { <-places }()
+			err := h.handle.Release(ctx)
+			if errors.Is(err, lock.ErrLost) {
+				err = nil // its holder has been told
+			}
+			errs <- err
+		}()
+	}
+	var failed error
+	for range all {
+		failed = errors.Join(failed, <-errs)
+	}
+	l.renew.stop()
+	l.tasks.Wait()
+	return failed
+}
+
+// Shutdown takes no new work, and keeps renewing what is held until all of it is
+// released, or ctx ends; then it closes the Locker. It returns ctx's error if that
+// is what ended it, joined with what Close says.
+func (l *Locker) Shutdown(ctx context.Context) error {
+	l.mu.Lock()
+	l.closed = true
+	l.end(lock.ErrClosed)
+	var gone chan struct{}
+	if len(l.held) > 0 {
+		if l.allGone == nil {
+			l.allGone = make(chan struct{})
+		}
+		gone = l.allGone
+	}
+	l.mu.Unlock()
+	var err error
+	if gone != nil {
+		select {
+		case <-gone:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	return errors.Join(err, l.Close())
+}
+
+// sinceSent is for errors: how long ago, rounded.
+func sinceSent(t time.Time) time.Duration { return time.Since(t).Round(time.Millisecond) }

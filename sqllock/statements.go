@@ -1,0 +1,107 @@
+package sqllock
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/sqlnative/locks/sqldb"
+)
+
+// statements are what a Locker says to its database. The SQL stands in one file
+// per database; {name} is an argument.
+type statements struct {
+	// acquire takes the row if it is free and nobody is at it, and answers the token.
+	acquire stmt
+	// look reads who holds the row, and for how long, without a lock.
+	look stmt
+	// touch makes the row, free, if it is missing.
+	touch stmt
+	// release frees the row if it is ours. releaseTx does so in the caller's
+	// transaction.
+	release, releaseTx stmt
+	// extend makes the lease of one row ttl long from now.
+	extend stmt
+	// settle reads the token under which owner holds the row.
+	settle stmt
+	// guard pins the row in the caller's transaction and reads it; guardWrite, where
+	// it is not empty, is what pins instead on servers that certify writes only, or
+	// have one lock for all. snapshot reads the row as the transaction sees it.
+	guard, guardWrite, snapshot stmt
+	// acquireTx takes the row for the caller's transaction, waiting for others at it;
+	// tryTx does not wait.
+	acquireTx, tryTx stmt
+	// list reads all rows; force frees one whoever holds it; gc removes rows that have
+	// long been free.
+	list, force, gc stmt
+
+	// renew makes the statement that renews many, and renewed the one that reads what
+	// has become of them.
+	renew, renewed func(batch []*held) (query string, args []any)
+	// returning says that acquire and renew answer rows; else the token comes as
+	// LAST_INSERT_ID, and renew only counts.
+	returning bool
+}
+
+// stmt is a statement with the names of its arguments, in order.
+type stmt struct {
+	query string
+	names []string
+}
+
+// values are the arguments of a statement, by name.
+type values map[string]any
+
+func (s stmt) args(v values) []any {
+	args := make([]any, len(s.names))
+	for i, n := range s.names {
+		args[i] = v[n]
+	}
+	return args
+}
+
+// compile turns {name} into what the database's drivers want.
+func compile(kind sqldb.Kind, text string) stmt {
+	var b strings.Builder
+	var s stmt
+	numbers := map[string]int{}
+	for {
+		open := strings.IndexByte(text, '{')
+		if open < 0 {
+			break
+		}
+		end := strings.IndexByte(text, '}')
+		name := text[open+1 : end]
+		b.WriteString(text[:open])
+		text = text[end+1:]
+		if kind.InnoDB() {
+			s.names = append(s.names, name)
+			b.WriteByte('?')
+			continue
+		}
+		n, ok := numbers[name]
+		if !ok {
+			s.names = append(s.names, name)
+			n = len(s.names)
+			numbers[name] = n
+		}
+		mark := "$"
+		if kind == sqldb.SQLite {
+			mark = "?"
+		}
+		b.WriteString(mark + strconv.Itoa(n))
+	}
+	b.WriteString(text)
+	s.query = b.String()
+	return s
+}
+
+func statementsFor(db *sqldb.DB, replicated bool) statements {
+	switch db.Kind() {
+	case sqldb.Postgres:
+		return postgres(db.Table("locks"))
+	case sqldb.SQLite:
+		return sqlite(db.Table("locks"))
+	default:
+		return mysql(db.Kind(), db.Table("locks"), replicated)
+	}
+}

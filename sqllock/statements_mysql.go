@@ -1,0 +1,99 @@
+package sqllock
+
+import (
+	"strings"
+
+	"github.com/sqlnative/locks/sqldb"
+)
+
+// mysql: MySQL and MariaDB.
+//
+// An UPDATE whose WHERE is false waits for a row lock on InnoDB all the same. What
+// does not wait is a derived table with LIMIT, FOR UPDATE SKIP LOCKED, joined to the
+// table by STRAIGHT_JOIN, so that it is evaluated first: so everything that must not
+// wait for a guard, which is a shared lock here, is written like that.
+//
+// SET assigns from left to right: the token is made of the old one first. It comes
+// back in the OK packet, through LAST_INSERT_ID(expr).
+//
+// On Galera and group replication (replicated) a row lock is not in the write set,
+// and is not certified: the guard changes the row, by one microsecond of its lease,
+// so that the COMMIT of one of two is refused (1213).
+func mysql(kind sqldb.Kind, table string, replicated bool) statements {
+	const now = "UTC_TIMESTAMP(6)"
+	const epoch = "'1970-01-01 00:00:00.000000'"
+	sql := func(text string) stmt {
+		return compile(kind, strings.NewReplacer("$locks", table, "$now", now, "$epoch", epoch,
+			"$token", "l.token = LAST_INSERT_ID(GREATEST(l.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', "+now+")))",
+			"$plain", "l.token = GREATEST(l.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', "+now+"))",
+			"$free", "expires_at <= "+now+" AND hold_until <= "+now,
+			"$mine", "name = {name} AND slot = 0 AND owner = {owner} AND token = {token} AND expires_at > "+epoch).Replace(text))
+	}
+	// skipping is an UPDATE of the one row that where describes, if nobody is at it.
+	skipping := func(where, set string) stmt {
+		return sql(`UPDATE (SELECT name, slot FROM $locks WHERE ` + where + ` LIMIT 1 FOR UPDATE SKIP LOCKED) d
+STRAIGHT_JOIN $locks l ON l.name = d.name AND l.slot = d.slot
+SET ` + set)
+	}
+	in := func(arg string) string { return now + " + INTERVAL {" + arg + "} MICROSECOND" }
+	const left = "TIMESTAMPDIFF(MICROSECOND, " + now + ", GREATEST(expires_at, hold_until))"
+	const free = "name = {name} AND slot = 0 AND $free"
+	take := func(token string) string {
+		return token + ", l.owner = NULL, l.acquired_at = $now, l.freed_at = $now, l.expires_at = $epoch, l.waited_since = NULL, l.holder = {holder}"
+	}
+	s := statements{
+		acquire: skipping(free, "$token, l.owner = {owner}, l.acquired_at = $now, l.freed_at = NULL, l.waited_since = NULL, l.expires_at = "+
+			in("ttl")+", l.hold_until = "+in("hold")+", l.holder = {holder}"),
+		look:      sql(`SELECT owner, token, holder, acquired_at, ` + left + ` FROM $locks WHERE name = {name} AND slot = 0`),
+		touch:     sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}, $now)`),
+		settle:    sql(`SELECT token FROM $locks WHERE name = {name} AND slot = 0 AND owner = {owner} AND expires_at > $epoch`),
+		release:   skipping("$mine", "l.expires_at = $epoch, l.freed_at = $now"),
+		releaseTx: sql(`UPDATE $locks SET expires_at = $epoch, freed_at = $now WHERE $mine`),
+		extend:    skipping("$mine", "l.expires_at = "+in("ttl")),
+		guard:     sql(`SELECT owner, token FROM $locks WHERE $mine LOCK IN SHARE MODE`),
+		// What a plain read of the transaction shows: if it is not what the locking read
+		// showed, the transaction's snapshot is from before the lock was had.
+		snapshot: sql(`SELECT owner, token FROM $locks WHERE $mine`),
+		// In the caller's transaction LAST_INSERT_ID would stay in the caller's session.
+		acquireTx: sql(`UPDATE $locks l SET ` + take("$plain") + ` WHERE ` + free),
+		tryTx:     skipping(free, take("$plain")),
+		list:      sql(`SELECT name, owner, token, holder, acquired_at, ` + left + ` FROM $locks WHERE slot = 0 AND NOT ($free) ORDER BY name`),
+		force: skipping("name = {name} AND slot = 0 AND token = {token} AND NOT ($free)",
+			"$plain, l.owner = NULL, l.expires_at = $epoch, l.hold_until = $epoch, l.freed_at = $now"),
+		gc: sql(`DELETE l FROM (SELECT name, slot FROM $locks WHERE GREATEST(expires_at, hold_until, COALESCE(freed_at, $epoch)) < $now - INTERVAL {age} MICROSECOND LIMIT 1000 FOR UPDATE SKIP LOCKED) d
+STRAIGHT_JOIN $locks l ON l.name = d.name AND l.slot = d.slot`),
+	}
+	if replicated {
+		s.guardWrite = sql(`UPDATE $locks SET expires_at = expires_at + INTERVAL 1 MICROSECOND WHERE $mine`)
+	}
+	// The batch is a UNION: MySQL refuses to lock rows joined with a JSON_TABLE, and
+	// MariaDB waits for them there. FORCE INDEX: a small table would be scanned, and
+	// rows of others locked.
+	batch := func(all []*held) (string, []any) {
+		var b strings.Builder
+		args := make([]any, 0, 5*len(all))
+		for i, h := range all {
+			if i == 0 {
+				b.WriteString("SELECT ? AS name, ? AS owner, ? AS token, ? AS ttl, ? AS most")
+			} else {
+				b.WriteString(" UNION ALL SELECT ?, ?, ?, ?, ?")
+			}
+			var most any
+			if h.atMost > 0 {
+				most = h.atMost.Microseconds()
+			}
+			args = append(args, []byte(h.name), []byte(h.owner), h.token, h.ttl.Microseconds(), most)
+		}
+		return "(" + b.String() + ") m STRAIGHT_JOIN " + table + " l FORCE INDEX (PRIMARY) ON l.name = m.name AND l.slot = 0 AND l.owner = m.owner AND l.token = m.token AND l.expires_at > " + epoch, args
+	}
+	s.renew = func(all []*held) (string, []any) {
+		from, args := batch(all)
+		return "UPDATE (SELECT l.name, l.slot, m.ttl, m.most FROM " + from + " LIMIT 1000000 FOR UPDATE SKIP LOCKED) d STRAIGHT_JOIN " + table +
+			" u ON u.name = d.name AND u.slot = d.slot SET u.expires_at = LEAST(" + now + " + INTERVAL d.ttl MICROSECOND, COALESCE(u.acquired_at + INTERVAL d.most MICROSECOND, " + now + " + INTERVAL d.ttl MICROSECOND))", args
+	}
+	s.renewed = func(all []*held) (string, []any) {
+		from, args := batch(all)
+		return "SELECT l.name, l.token, TIMESTAMPDIFF(MICROSECOND, " + now + ", l.expires_at) FROM " + from, args
+	}
+	return s
+}

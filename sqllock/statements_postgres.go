@@ -1,0 +1,112 @@
+package sqllock
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/sqlnative/locks/sqldb"
+)
+
+// postgres: every statement is one round trip.
+//
+// What changes owner or token first locks the row FOR UPDATE, SKIP LOCKED, in the
+// same statement. FOR UPDATE, because Guard holds FOR KEY SHARE, which lets plain
+// UPDATEs pass: a take-over that were a plain UPDATE would pass it too, and a guard
+// would then succeed on a lost lock. SKIP LOCKED, because a try must never wait in
+// the server for somebody's transaction; and a row that is skipped is not written
+// to, not even to the WAL.
+//
+// Renewal and release are plain UPDATEs of columns that are in no key: they pass a
+// guard.
+//
+// An acquisition must be durable: a session with synchronous_commit=off is raised
+// for this statement. A release need not be: losing it in a crash costs the next
+// holder a TTL, never safety. Both by set_config(.., true), which ends with the
+// statement's own transaction.
+func postgres(table string) statements {
+	sql := func(text string) stmt {
+		return compile(sqldb.Postgres, strings.NewReplacer("$locks", table, "$now", "clock_timestamp()",
+			"$token", "greatest(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
+			"$epoch", "'epoch'::timestamptz", "$free", "l.expires_at <= clock_timestamp() AND l.hold_until <= clock_timestamp()").Replace(text))
+	}
+	in := func(arg string) string { return "clock_timestamp() + {" + arg + "}::bigint * interval '1 microsecond'" }
+	const durable = `durable AS MATERIALIZED (
+	SELECT CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END)`
+	const left = "(extract(epoch FROM greatest(l.expires_at, l.hold_until) - clock_timestamp()) * 1000000)::bigint"
+	take := func(lock string) stmt {
+		return sql(`WITH free AS (
+	SELECT l.name, l.slot FROM $locks l
+	WHERE l.name = {name}::text AND l.slot = 0 AND $free FOR UPDATE ` + lock + `)
+UPDATE $locks l SET owner = NULL, token = $token, acquired_at = $now, freed_at = $now, expires_at = $epoch, waited_since = NULL, holder = {holder}::text
+FROM free WHERE l.name = free.name AND l.slot = free.slot RETURNING l.token`)
+	}
+	const batch = "jsonb_to_recordset($1::jsonb) AS m(name text, owner text, token bigint, ttl bigint, most bigint)"
+	mine := "l.name = m.name AND l.slot = 0 AND l.owner = m.owner AND l.token = m.token AND l.expires_at > 'epoch'"
+	return statements{
+		returning: true,
+		acquire: sql(`WITH ` + durable + `, free AS (
+	SELECT l.name, l.slot FROM $locks l, durable
+	WHERE l.name = {name}::text AND l.slot = 0 AND $free FOR UPDATE OF l SKIP LOCKED)
+UPDATE $locks l SET owner = {owner}::text, token = $token, acquired_at = $now, freed_at = NULL, waited_since = NULL,
+	expires_at = ` + in("ttl") + `, hold_until = ` + in("hold") + `, holder = {holder}::text
+FROM free WHERE l.name = free.name AND l.slot = free.slot
+RETURNING l.token`),
+		look:   sql(`SELECT l.owner, l.token, l.holder, l.acquired_at, ` + left + ` FROM $locks l WHERE l.name = {name}::text AND l.slot = 0`),
+		touch:  sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}::text, $now) ON CONFLICT (name, slot) DO NOTHING`),
+		settle: sql(`SELECT l.token FROM $locks l WHERE l.name = {name}::text AND l.slot = 0 AND l.owner = {owner}::text AND l.expires_at > $epoch`),
+		release: sql(`WITH soft AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
+UPDATE $locks l SET expires_at = $epoch, freed_at = $now FROM soft
+WHERE l.name = {name}::text AND l.slot = 0 AND l.owner = {owner}::text AND l.token = {token}::bigint AND l.expires_at > $epoch`),
+		releaseTx: sql(`UPDATE $locks l SET expires_at = $epoch, freed_at = $now
+WHERE l.name = {name}::text AND l.slot = 0 AND l.owner = {owner}::text AND l.token = {token}::bigint AND l.expires_at > $epoch`),
+		extend: sql(`UPDATE $locks l SET expires_at = ` + in("ttl") + `
+WHERE l.name = {name}::text AND l.slot = 0 AND l.owner = {owner}::text AND l.token = {token}::bigint AND l.expires_at > $epoch`),
+		guard: sql(`SELECT l.owner, l.token FROM $locks l
+WHERE l.name = {name}::text AND l.slot = 0 AND l.owner = {owner}::text AND l.token = {token}::bigint AND l.expires_at > $epoch FOR KEY SHARE`),
+		acquireTx: take(""),
+		tryTx:     take("SKIP LOCKED"),
+		list:      sql(`SELECT l.name, l.owner, l.token, l.holder, l.acquired_at, ` + left + ` FROM $locks l WHERE l.slot = 0 AND NOT ($free) ORDER BY l.name`),
+		force: sql(`WITH it AS (
+	SELECT l.name, l.slot FROM $locks l WHERE l.name = {name}::text AND l.slot = 0 AND l.token = {token}::bigint AND NOT ($free) FOR UPDATE SKIP LOCKED)
+UPDATE $locks l SET owner = NULL, token = $token, expires_at = $epoch, hold_until = $epoch, freed_at = $now
+FROM it WHERE l.name = it.name AND l.slot = it.slot`),
+		gc: sql(`DELETE FROM $locks WHERE (name, slot) IN (
+	SELECT l.name, l.slot FROM $locks l
+	WHERE greatest(l.expires_at, l.hold_until, l.freed_at) < $now - {age}::bigint * interval '1 microsecond' ORDER BY l.name, l.slot LIMIT 1000 FOR UPDATE SKIP LOCKED)`),
+		renew: func(all []*held) (string, []any) {
+			// Rows of several names are only ever locked SKIP LOCKED: two such statements
+			// that met in opposite orders would deadlock.
+			return `WITH mine AS (
+	SELECT l.name, l.slot, m.ttl, m.most FROM ` + batch + ` JOIN ` + table + ` l ON ` + mine + ` FOR NO KEY UPDATE OF l SKIP LOCKED)
+UPDATE ` + table + ` l SET expires_at = least(clock_timestamp() + mine.ttl * interval '1 microsecond', l.acquired_at + mine.most * interval '1 microsecond')
+FROM mine WHERE l.name = mine.name AND l.slot = mine.slot RETURNING l.name, l.token`, []any{asJSON(all)}
+		},
+		renewed: func(all []*held) (string, []any) {
+			return `SELECT l.name, l.token FROM ` + batch + ` JOIN ` + table + ` l ON ` + mine, []any{asJSON(all)}
+		},
+	}
+}
+
+// asJSON is a batch as one argument, which every driver can send.
+func asJSON(all []*held) string {
+	type member struct {
+		Name  string `json:"name"`
+		Owner string `json:"owner"`
+		Token int64  `json:"token"`
+		TTL   int64  `json:"ttl"`
+		Most  *int64 `json:"most"`
+	}
+	list := make([]member, len(all))
+	for i, h := range all {
+		list[i] = member{h.name, h.owner, h.token, h.ttl.Microseconds(), nil}
+		if h.atMost > 0 {
+			most := h.atMost.Microseconds()
+			list[i].Most = &most
+		}
+	}
+	b, err := json.Marshal(list)
+	if err != nil {
+		panic("sqllock: " + err.Error()) // strings and integers
+	}
+	return string(b)
+}

@@ -1,0 +1,52 @@
+package sqllock
+
+import (
+	"strings"
+
+	"github.com/sqlnative/locks/sqldb"
+)
+
+// sqlite: there is one write lock for the whole file, so every changing statement
+// runs between BEGIN IMMEDIATE and COMMIT, nothing is ever skipped, and a guard
+// holds that one lock. The clock is the machine's, in milliseconds.
+func sqlite(table string) statements {
+	const now = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
+	sql := func(text string) stmt {
+		return compile(sqldb.SQLite, strings.NewReplacer("$locks", table, "$now", now, "$token", "max(token + 1, "+now+")",
+			"$free", "expires_at <= "+now+" AND hold_until <= "+now,
+			"$mine", "name = {name} AND slot = 0 AND owner = {owner} AND token = {token} AND expires_at > 0").Replace(text))
+	}
+	const left = "max(expires_at, hold_until) - " + now
+	take := sql(`UPDATE $locks SET owner = NULL, token = $token, acquired_at = $now, freed_at = $now, expires_at = 0, waited_since = NULL, holder = {holder}
+WHERE name = {name} AND slot = 0 AND $free RETURNING token`)
+	const batch = "(SELECT value ->> 'name' AS name, value ->> 'owner' AS owner, value ->> 'token' AS token, value ->> 'ttl' AS ttl, value ->> 'most' AS most FROM json_each(?1)) m"
+	const mine = "l.name = m.name AND l.slot = 0 AND l.owner = m.owner AND l.token = m.token AND l.expires_at > 0"
+	return statements{
+		returning: true,
+		acquire: sql(`UPDATE $locks SET owner = {owner}, token = $token, acquired_at = $now, freed_at = NULL, waited_since = NULL,
+	expires_at = $now + {ttl}, hold_until = $now + {hold}, holder = {holder}
+WHERE name = {name} AND slot = 0 AND $free RETURNING token`),
+		look:      sql(`SELECT owner, token, holder, acquired_at, ` + left + ` FROM $locks WHERE name = {name} AND slot = 0`),
+		touch:     sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}, $now) ON CONFLICT (name, slot) DO NOTHING`),
+		settle:    sql(`SELECT token FROM $locks WHERE name = {name} AND slot = 0 AND owner = {owner} AND expires_at > 0`),
+		release:   sql(`UPDATE $locks SET expires_at = 0, freed_at = $now WHERE $mine`),
+		releaseTx: sql(`UPDATE $locks SET expires_at = 0, freed_at = $now WHERE $mine`),
+		extend:    sql(`UPDATE $locks SET expires_at = $now + {ttl} WHERE $mine`),
+		// A SELECT pins nothing against a writer of the write-ahead log: the guard
+		// writes, and so has the one lock until the transaction ends.
+		guardWrite: sql(`UPDATE $locks SET owner = owner WHERE $mine`),
+		acquireTx:  take,
+		tryTx:      take,
+		list:       sql(`SELECT name, owner, token, holder, acquired_at, ` + left + ` FROM $locks WHERE slot = 0 AND NOT ($free) ORDER BY name`),
+		force: sql(`UPDATE $locks SET owner = NULL, token = $token, expires_at = 0, hold_until = 0, freed_at = $now
+WHERE name = {name} AND slot = 0 AND token = {token} AND NOT ($free)`),
+		gc: sql(`DELETE FROM $locks WHERE max(expires_at, hold_until, coalesce(freed_at, 0)) < $now - {age}`),
+		renew: func(all []*held) (string, []any) {
+			return `UPDATE ` + table + ` AS l SET expires_at = min(` + now + ` + m.ttl, coalesce(l.acquired_at + m.most, 9223372036854775807))
+FROM ` + batch + ` WHERE ` + mine + ` RETURNING name, token`, []any{asJSON(all)}
+		},
+		renewed: func(all []*held) (string, []any) {
+			return `SELECT l.name, l.token FROM ` + batch + ` JOIN ` + table + ` l ON ` + mine, []any{asJSON(all)}
+		},
+	}
+}
