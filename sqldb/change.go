@@ -82,7 +82,8 @@ const sendTries = 3
 //
 // On SQLite, where no statement waits but for the one write lock, that lock is
 // taken first (BEGIN IMMEDIATE): a ctx that ends before it was had returns at
-// once, and the statement is never run. A lock that is not had in the
+// once, and the statement is never run. (With a driver whose BEGIN does not look at
+// its ctx while it waits, another goroutine is left to it.) A lock that is not had in the
 // connection's busy_timeout, or in [Bound] if that is shorter, is a [LockTimeout].
 func (db *DB) Change(ctx context.Context, c Change) (*Changed, error) {
 	if err := ctx.Err(); err != nil {
@@ -277,11 +278,14 @@ func (db *DB) changeSQLite(ctx context.Context, conn DriverConn, c Change) (*Cha
 		c   *Changed
 		err error
 	}
-	work := func() (changed *Changed, err error) {
-		detached := context.WithoutCancel(ctx)
-		tx, err := db.beginImmediate(detached, conn, func() bool { return state.Load() == abandoned })
+	detached := context.WithoutCancel(ctx)
+	work := func(begin context.Context) (changed *Changed, err error) {
+		tx, err := db.beginImmediate(begin, conn, func() bool { return begin.Err() != nil || state.Load() == abandoned })
 		if err != nil {
-			_ = conn.Close(false)
+			_ = conn.Close(begin.Err() != nil) // a BEGIN that ctx ended may have been carried out all the same
+			if begin.Err() != nil {
+				return nil, notChanged(c.Op, begin.Err())
+			}
 			return nil, fmt.Errorf("sqldb: %s: nothing was changed: %w", c.Op, err)
 		}
 		broken := false
@@ -301,12 +305,12 @@ func (db *DB) changeSQLite(ctx context.Context, conn DriverConn, c Change) (*Cha
 		}
 		return changed, nil
 	}
-	if ctx.Done() == nil {
-		return work()
+	if p, ok := conn.(interface{ PromptBegin() bool }); ctx.Done() == nil || ok && p.PromptBegin() {
+		return work(ctx) // BEGIN itself gives up when ctx ends: no other goroutine is needed to leave it
 	}
 	done := make(chan answer, 1)
 	go func() {
-		changed, err := work()
+		changed, err := work(detached)
 		done <- answer{changed, err}
 	}()
 	select {

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
+	"net"
+	"net/url"
 	"strings"
 )
 
@@ -22,7 +23,8 @@ const (
 	// (40P01; 1213). On Galera and group replication COMMIT itself can answer 1213.
 	Deadlock
 	// Serialization: what the transaction has read is no longer so (40001; 1020 of
-	// MariaDB's innodb_snapshot_isolation; SQLITE_BUSY_SNAPSHOT).
+	// MariaDB's innodb_snapshot_isolation; 3101 of group replication;
+	// SQLITE_BUSY_SNAPSHOT).
 	Serialization
 	// LockTimeout: a lock was not had in time (55P03; 1205, 3572; SQLITE_BUSY,
 	// SQLITE_LOCKED). MySQL and MariaDB have rolled back the statement only.
@@ -103,11 +105,11 @@ func ClassOf(err error) Class {
 	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || invalidConn(err) {
 		return ConnLost
 	}
-	var net interface {
-		Timeout() bool
-		Temporary() bool
-	}
-	if errors.As(err, &net) && !isContext(err) {
+	// Not every net.Error: a syscall.Errno, as os.Open has it, is one too, and so is
+	// an HTTP client's, which says nothing about a database.
+	var op *net.OpError
+	var web *url.Error
+	if (errors.As(err, &op) || errors.Is(err, net.ErrClosed)) && !errors.As(err, &web) && !isContext(err) {
 		return ConnLost
 	}
 	return Unknown
@@ -145,8 +147,8 @@ func classOfState(s string) Class {
 		return Denied
 	case "28P01", "28000":
 		return Login
-	case "57P01", "57P02", "57P03", "57P04", "57P05", "40003":
-		return ConnLost
+	case "57P01", "57P02", "57P03", "57P04", "57P05", "40003", "58030":
+		return ConnLost // 58030 is an I/O error: in a commit, nobody knows
 	}
 	switch {
 	case strings.HasPrefix(s, "23"):
@@ -163,7 +165,7 @@ func classOfNumber(n int) Class {
 	switch n {
 	case 1213:
 		return Deadlock
-	case 1020:
+	case 1020, 3101: // 3101: group replication's certification, told by COMMIT
 		return Serialization
 	case 1205, 3572:
 		return LockTimeout
@@ -236,114 +238,4 @@ func classOfSQLite(n int, text string) Class {
 		}
 	}
 	return Unknown
-}
-
-type family uint8
-
-const (
-	noCode family = iota
-	sqlstate
-	mysqlNumber
-	sqliteCode
-)
-
-// code is what a server said: one of a SQLSTATE, a number of MySQL, a result code
-// of SQLite.
-type code struct {
-	family family
-	state  string
-	number int
-	text   string
-}
-
-// codeOf finds the server's code in err. The package knows the drivers' error
-// types by their shape and does not import them: Retry is handed errors by
-// programs that have one driver, and should not make them depend on four.
-func codeOf(err error) (c code) {
-	walk(err, func(e error) bool {
-		c = codeOfOne(e)
-		return c.family != noCode
-	})
-	return c
-}
-
-// walk visits err and all that it wraps, until visit says stop.
-func walk(err error, visit func(error) (stop bool)) bool {
-	for err != nil {
-		if visit(err) {
-			return true
-		}
-		switch u := err.(type) {
-		case interface{ Unwrap() error }:
-			err = u.Unwrap()
-		case interface{ Unwrap() []error }:
-			for _, e := range u.Unwrap() {
-				if walk(e, visit) {
-					return true
-				}
-			}
-			return false
-		default:
-			return false
-		}
-	}
-	return false
-}
-
-func codeOfOne(err error) code {
-	if s, ok := err.(interface{ SQLState() string }); ok {
-		return code{family: sqlstate, state: s.SQLState()} // pgconn.PgError, pq.Error
-	}
-	v := reflect.ValueOf(err)
-	if v.Kind() == reflect.Pointer {
-		if v.IsNil() {
-			return code{}
-		}
-		v = v.Elem()
-	}
-	if v.Kind() != reflect.Struct {
-		return code{}
-	}
-	t := v.Type()
-	if t.Name() == "MySQLError" {
-		if f := v.FieldByName("Number"); f.IsValid() && f.CanUint() {
-			return code{family: mysqlNumber, number: int(f.Uint())}
-		}
-	}
-	if strings.Contains(t.PkgPath(), "sqlite") {
-		for _, name := range []string{"ExtendedCode", "Code"} {
-			if n, ok := intOf(reflect.ValueOf(err), v, name); ok && n != 0 {
-				return code{family: sqliteCode, number: n, text: err.Error()}
-			}
-		}
-	}
-	return code{}
-}
-
-// intOf reads an integer from a method without arguments or a field: modernc has
-// Code(), mattn the fields Code and ExtendedCode, ncruces both methods.
-func intOf(p, v reflect.Value, name string) (int, bool) {
-	if m := p.MethodByName(name); m.IsValid() && m.Type().NumIn() == 0 && m.Type().NumOut() == 1 {
-		v = m.Call(nil)[0]
-	} else {
-		v = v.FieldByName(name)
-	}
-	switch {
-	case !v.IsValid():
-		return 0, false
-	case v.CanInt():
-		return int(v.Int()), true
-	case v.CanUint():
-		return int(v.Uint()), true
-	}
-	return 0, false
-}
-
-// invalidConn finds go-sql-driver's ErrInvalidConn, which has no type of its own:
-// the connection broke after something had been sent.
-func invalidConn(err error) bool {
-	return walk(err, func(e error) bool {
-		s := e.Error()
-		return s == "invalid connection" || s == "conn closed"
-	})
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path"
+	"reflect"
 )
 
 // Retryable reports whether err says that the server has surely undone what ran,
@@ -59,17 +61,20 @@ func Uncertain(err error) bool {
 	if errors.As(err, &u) {
 		return true
 	}
-	return ClassOf(err) == ConnLost && !neverSent(err)
+	return ClassOf(err) == ConnLost && !neverSent(err) && !notApplied(err)
+}
+
+// notApplied reports whether an adapter, or sqldb itself, has marked err as one
+// behind which nothing was applied.
+func notApplied(err error) bool {
+	var n interface{ NotApplied() bool }
+	return errors.As(err, &n) && n.NotApplied()
 }
 
 // certain reports whether err, the error of a COMMIT or of a statement in
 // autocommit, says that nothing was applied.
 func certain(err error) bool {
-	if neverSent(err) || errors.Is(err, sql.ErrTxDone) {
-		return true
-	}
-	var n interface{ NotApplied() bool }
-	if errors.As(err, &n) && n.NotApplied() {
+	if neverSent(err) || notApplied(err) || errors.Is(err, sql.ErrTxDone) || errors.Is(err, sql.ErrConnDone) {
 		return true
 	}
 	return codeOf(err).family != noCode && ClassOf(err) != ConnLost
@@ -87,7 +92,20 @@ func neverSent(err error) bool {
 		return true
 	}
 	var dns *net.DNSError
-	return errors.As(err, &dns) || errors.Is(err, driver.ErrBadConn)
+	return errors.As(err, &dns) || errors.Is(err, driver.ErrBadConn) || neverConnected(err)
+}
+
+// neverConnected finds pgconn's ConnectError, whose server has answered, if at
+// all, before it could be asked anything, and what a server says to a connection
+// that it does not take.
+func neverConnected(err error) bool {
+	return walk(err, func(e error) bool {
+		if c := codeOfOne(e); c.family == sqlstate && c.state == "57P03" {
+			return true
+		}
+		t := reflect.TypeOf(e)
+		return t.Kind() == reflect.Pointer && t.Elem().Name() == "ConnectError" && path.Base(t.Elem().PkgPath()) == "pgconn"
+	})
 }
 
 // endsTransaction reports whether MySQL or MariaDB has, with this error, rolled

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -52,12 +53,13 @@ func (p Policy) withDefaults() (Policy, error) {
 // pause is the pause after the n-th attempt, n from 1.
 func (p Policy) pause(n int) time.Duration {
 	limit := p.Max
-	if shift := n - 1; shift < 32 {
-		if d := p.Base << shift; d > 0 && d < limit {
-			limit = d
-		}
+	if shift := n - 1; shift < 63 && p.Base < p.Max>>shift {
+		limit = p.Base << shift
 	}
-	return rand.N(limit + 1)
+	if limit < math.MaxInt64 {
+		limit++ // N excludes its bound
+	}
+	return rand.N(limit)
 }
 
 // RetryError is what [Retry] returns when it has given up an error that could
@@ -103,7 +105,7 @@ func Retry(ctx context.Context, p Policy, fn func(ctx context.Context) error) er
 			return err
 		}
 		pause := p.pause(n)
-		if n >= p.Attempts || time.Since(begun)+pause > p.Elapsed {
+		if n >= p.Attempts || pause > p.Elapsed-time.Since(begun) {
 			return &RetryError{Attempts: n, Err: err}
 		}
 		if ctxErr := sleep(ctx, pause); ctxErr != nil {

@@ -15,7 +15,13 @@ type Rows struct {
 }
 
 // Next goes to the next row; false at the end, and on an error: see Err.
-func (r *Rows) Next() bool { return r.err == nil && r.rows.Next() }
+func (r *Rows) Next() bool {
+	if r.err == nil && r.rows.Next() {
+		return true
+	}
+	_ = r.Err() // what ends the transaction has to be seen also where nobody asks
+	return false
+}
 
 // Scan copies the current row. A destination is a pointer to int64, int, int32,
 // uint64, float64, bool, string, []byte, [time.Time] or any, a pointer to such a
@@ -25,7 +31,10 @@ func (r *Rows) Next() bool { return r.err == nil && r.rows.Next() }
 // text, a NULL into a destination that cannot hold it is an error, times come
 // back in UTC. A time is a timestamptz on PostgreSQL; a DATETIME(6) that holds UTC
 // on MySQL and MariaDB, whatever parseTime and loc say; on SQLite an INTEGER of
-// microseconds since 1970, or text.
+// microseconds since 1970, or text. What a driver hides cannot be brought back:
+// go-sql-driver with parseTime and a loc that has summer time moves a UTC time that
+// falls into the hour that loc skips; select CAST(.. AS CHAR) where that matters.
+// An any takes what the driver gave: on MySQL and MariaDB, text is a []byte.
 func (r *Rows) Scan(dest ...any) error {
 	values, err := r.rows.Values()
 	if err != nil {
@@ -39,17 +48,31 @@ func (r *Rows) Err() error {
 	if r.err != nil {
 		return r.err
 	}
-	if err := r.rows.Err(); err != nil {
-		if r.failed != nil {
-			err = r.failed(err)
-		}
-		r.err = err
-	}
+	r.note(r.rows.Err())
 	return r.err
 }
 
-// Close frees the connection; it is safe to call twice.
-func (r *Rows) Close() error { return r.rows.Close() }
+// Close frees the connection; it is safe to call twice. Rows that were not read to
+// their end can bring an error here.
+func (r *Rows) Close() error {
+	err := r.rows.Close()
+	if r.err == nil {
+		r.note(err)
+		return r.err
+	}
+	return err
+}
+
+// note keeps the first error, and has it end the transaction if it does.
+func (r *Rows) note(err error) {
+	if err == nil {
+		return
+	}
+	if r.failed != nil {
+		err = r.failed(err)
+	}
+	r.err = err
+}
 
 // Row is the first row of an answer.
 type Row struct {
@@ -71,7 +94,10 @@ func (r *Row) Scan(dest ...any) error {
 	// What comes after the row may be an error of the statement itself: with
 	// RETURNING, a row was seen and yet nothing was changed.
 	closeErr := r.rows.Close()
-	if err := errors.Join(r.rows.Err(), scanErr, closeErr); err != nil {
+	if err := r.rows.Err(); err != nil { // closeErr is this, or follows from it
+		return err
+	}
+	if err := errors.Join(scanErr, closeErr); err != nil {
 		return single(err)
 	}
 	if !found {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"strconv"
 	"time"
 )
 
@@ -20,9 +19,13 @@ func normalizeArgs(kind Kind, args []any) ([]any, error) {
 	out := args
 	copied := false
 	for i, a := range args {
-		switch a.(type) {
-		case nil, int64, string, []byte, bool, float64:
+		switch v := a.(type) {
+		case nil, int64, string, bool, float64:
 			continue // the common case allocates nothing
+		case []byte:
+			if v != nil {
+				continue
+			}
 		}
 		v, err := normalizeArg(kind, a)
 		if err != nil {
@@ -40,7 +43,7 @@ func normalizeArgs(kind Kind, args []any) ([]any, error) {
 func normalizeArg(kind Kind, a any) (any, error) {
 	switch v := a.(type) {
 	case time.Time:
-		v = v.UTC()
+		v = v.UTC().Truncate(time.Microsecond) // pgx cuts what is finer, lib/pq's server rounds it
 		switch kind {
 		case MySQL, MariaDB:
 			return v.Format(timeLayout), nil
@@ -60,7 +63,12 @@ func normalizeArg(kind Kind, a any) (any, error) {
 			return nil, fmt.Errorf("%T: its Value is a Valuer", a)
 		}
 		return normalizeArg(kind, x)
-	case nil, int64, string, []byte, bool, float64:
+	case nil, int64, string, bool, float64:
+		return v, nil
+	case []byte:
+		if v == nil {
+			return nil, nil // not every driver takes it for a NULL
+		}
 		return v, nil
 	}
 	r := reflect.ValueOf(a)
@@ -85,7 +93,7 @@ func normalizeArg(kind Kind, a any) (any, error) {
 		return normalizeArg(kind, r.Elem().Interface())
 	case reflect.Slice:
 		if r.Type().Elem().Kind() == reflect.Uint8 {
-			return r.Bytes(), nil
+			return normalizeArg(kind, r.Bytes())
 		}
 	case reflect.Array:
 		if r.Type().Elem().Kind() == reflect.Uint8 && reflect.PointerTo(r.Type()).Implements(stringer) {
@@ -104,6 +112,12 @@ var errNull = errors.New("NULL, and the destination cannot hold it")
 // assign copies what a driver gave into what the caller wants.
 func assign(kind Kind, dest, v any) error {
 	switch d := dest.(type) {
+	case *sql.NullTime: // its own Scan knows a time.Time only
+		d.Valid = v != nil
+		return assignIf(d.Valid, kind, &d.Time, v)
+	case *sql.Null[time.Time]:
+		d.Valid = v != nil
+		return assignIf(d.Valid, kind, &d.V, v)
 	case sql.Scanner:
 		if s, ok := v.(time.Time); ok {
 			v = inUTC(kind, s)
@@ -129,6 +143,9 @@ func assign(kind Kind, dest, v any) error {
 		return err
 	case *int:
 		n, err := toInt(v)
+		if err == nil && n != int64(int(n)) {
+			return fmt.Errorf("%d does not fit into an int", n)
+		}
 		*d = int(n)
 		return err
 	case *int32:
@@ -139,11 +156,8 @@ func assign(kind Kind, dest, v any) error {
 		*d = int32(n)
 		return err
 	case *uint64:
-		n, err := toInt(v)
-		if err == nil && n < 0 {
-			return fmt.Errorf("%d does not fit into a uint64", n)
-		}
-		*d = uint64(n)
+		n, err := toUint(v)
+		*d = n
 		return err
 	case *float64:
 		f, err := toFloat(v)
@@ -188,6 +202,15 @@ func assign(kind Kind, dest, v any) error {
 	return mismatch(v, dest)
 }
 
+// assignIf assigns to what is valid, and clears what is not.
+func assignIf(valid bool, kind Kind, dest *time.Time, v any) error {
+	if !valid {
+		*dest = time.Time{}
+		return nil
+	}
+	return assign(kind, dest, v)
+}
+
 func assignNull(dest any) error {
 	if d, ok := dest.(*[]byte); ok {
 		*d = nil
@@ -203,112 +226,4 @@ func assignNull(dest any) error {
 
 func mismatch(v, dest any) error {
 	return fmt.Errorf("a %T cannot go into a %T", v, dest)
-}
-
-func toInt(v any) (int64, error) {
-	switch s := v.(type) {
-	case int64:
-		return s, nil
-	case uint64:
-		if s > math.MaxInt64 {
-			return 0, fmt.Errorf("%d does not fit into a signed 64-bit integer", s)
-		}
-		return int64(s), nil
-	case bool:
-		if s {
-			return 1, nil
-		}
-		return 0, nil
-	case float64:
-		if s == math.Trunc(s) && math.Abs(s) < 1<<53 {
-			return int64(s), nil
-		}
-		return 0, fmt.Errorf("%v is no integer", s)
-	case []byte:
-		return strconv.ParseInt(string(s), 10, 64)
-	case string:
-		return strconv.ParseInt(s, 10, 64)
-	}
-	return 0, fmt.Errorf("a %T is no integer", v)
-}
-
-func toFloat(v any) (float64, error) {
-	switch s := v.(type) {
-	case int64:
-		return float64(s), nil
-	case float64:
-		return s, nil
-	case []byte:
-		return strconv.ParseFloat(string(s), 64)
-	case string:
-		return strconv.ParseFloat(s, 64)
-	}
-	return 0, fmt.Errorf("a %T is no number", v)
-}
-
-func toBool(v any) (bool, error) {
-	switch s := v.(type) {
-	case bool:
-		return s, nil
-	case int64:
-		return s != 0, nil
-	case []byte:
-		return strconv.ParseBool(string(s))
-	case string:
-		return strconv.ParseBool(s)
-	}
-	return false, fmt.Errorf("a %T is no boolean", v)
-}
-
-func toString(kind Kind, v any) (string, error) {
-	switch s := v.(type) {
-	case string:
-		return s, nil
-	case []byte:
-		return string(s), nil
-	case int64:
-		return strconv.FormatInt(s, 10), nil
-	case uint64:
-		return strconv.FormatUint(s, 10), nil
-	case float64:
-		return strconv.FormatFloat(s, 'g', -1, 64), nil
-	case bool:
-		return strconv.FormatBool(s), nil
-	case time.Time:
-		return inUTC(kind, s).Format(time.RFC3339Nano), nil
-	}
-	return "", fmt.Errorf("a %T is no text", v)
-}
-
-func toTime(kind Kind, v any) (time.Time, error) {
-	switch s := v.(type) {
-	case time.Time:
-		return inUTC(kind, s), nil
-	case int64:
-		return time.UnixMicro(s).UTC(), nil
-	case []byte:
-		return parseTime(string(s))
-	case string:
-		return parseTime(s)
-	}
-	return time.Time{}, fmt.Errorf("a %T is no time", v)
-}
-
-// inUTC: with parseTime, go-sql-driver takes a DATETIME as a wall clock of the
-// DSN's loc; ours hold UTC, so the wall clock is what is right. Elsewhere the
-// instant is.
-func inUTC(kind Kind, t time.Time) time.Time {
-	if kind.InnoDB() {
-		return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
-	}
-	return t.UTC()
-}
-
-func parseTime(s string) (time.Time, error) {
-	for _, layout := range []string{"2006-01-02 15:04:05.999999999", time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00", time.DateOnly} {
-		if t, err := time.Parse(layout, s); err == nil {
-			return t.UTC(), nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("%q is no time", s)
 }

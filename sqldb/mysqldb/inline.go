@@ -2,6 +2,7 @@ package mysqldb
 
 import (
 	"encoding/hex"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -13,8 +14,8 @@ import (
 //
 // A text becomes _utf8mb4 x'..', which no sql_mode (NO_BACKSLASH_ESCAPES) and no
 // connection character set can misread, and which is compared by the collation of
-// the column. What cannot be written (a float, a statement whose question marks
-// are not all placeholders) is left as it is.
+// the column. What cannot be written (an infinite float, a statement whose
+// question marks are not all placeholders) is left as it is.
 func inline(query string, args []any) (string, []any) {
 	var b strings.Builder
 	b.Grow(len(query) + 24*len(args))
@@ -22,9 +23,11 @@ func inline(query string, args []any) (string, []any) {
 	for i := 0; i < len(query); i++ {
 		switch c := query[i]; c {
 		case '?':
+			b.WriteByte(' ') // "a-?" must not become a comment, nor "?AND" a name
 			if n == len(args) || !literal(&b, args[n]) {
 				return query, args
 			}
+			b.WriteByte(' ')
 			n++
 		case '\'', '"', '`':
 			end := strings.IndexByte(query[i+1:], c)
@@ -61,10 +64,12 @@ func literal(b *strings.Builder, arg any) bool {
 	case nil:
 		b.WriteString("NULL")
 	case int64:
-		if v < 0 { // "a-?" must not become a comment
-			b.WriteByte(' ')
-		}
 		b.WriteString(strconv.FormatInt(v, 10))
+	case float64:
+		if math.IsInf(v, 0) || math.IsNaN(v) {
+			return false
+		}
+		b.WriteString(strconv.FormatFloat(v, 'e', -1, 64)) // with an exponent it is a DOUBLE
 	case bool:
 		if v {
 			b.WriteByte('1')
@@ -80,7 +85,7 @@ func literal(b *strings.Builder, arg any) bool {
 			b.WriteString("NULL")
 			return true
 		}
-		b.WriteString("x'")
+		b.WriteString("_binary x'") // a bare one is a number where a number is wanted
 		b.WriteString(hex.EncodeToString(v))
 		b.WriteByte('\'')
 	default:

@@ -32,7 +32,13 @@ const (
 // parseTime, loc, clientFoundRows, interpolateParams, multiStatements, time_zone
 // and sql_mode of the DSN do not matter. Statements go to the server with their
 // arguments written into the text, in one round trip: integers as digits, text as
-// hexadecimal literals, which no sql_mode and no character set can misread.
+// hexadecimal literals, which no sql_mode and no character set can misread. Text that
+// is read comes in the connection's character set, as always: a charset=latin1 loses
+// what latin1 has no sign for.
+//
+// A statement whose ctx ends is killed by a second connection of the same pool: with
+// none free within [sqldb.Bound], the outcome is unknown to the caller. Leave room in
+// SetMaxOpenConns.
 //
 // db.Tx takes a *sql.Tx and what wraps one.
 func New(ctx context.Context, db *sql.DB, opts ...sqldb.Option) (*sqldb.DB, error) {
@@ -45,12 +51,27 @@ func New(ctx context.Context, db *sql.DB, opts ...sqldb.Option) (*sqldb.DB, erro
 	if _, ok := db.Driver().(*mysql.MySQLDriver); !ok && strings.Contains(fmt.Sprintf("%T", db.Driver()), "sqlite") {
 		return nil, fmt.Errorf("mysqldb: the driver is %T: use sqlitedb.New", db.Driver())
 	}
-	drv := std.New(db, std.Options{Name: "mysqldb", Inline: inline, Interrupt: interrupter})
+	drv := std.New(db, std.Options{Name: "mysqldb", Inline: inline, Interrupt: interrupter, Begin: begin})
 	s, err := inspect(ctx, drv)
 	if err != nil {
 		return nil, err
 	}
 	return sqldb.New(drv, s, opts...)
+}
+
+// begin gives the statements that go-sql-driver's BeginTx would send.
+func begin(opts sqldb.TxOptions) (statements []string, err error) {
+	switch opts.Isolation {
+	case sql.LevelDefault:
+	case sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable:
+		statements = append(statements, "SET TRANSACTION ISOLATION LEVEL "+strings.ToUpper(opts.Isolation.String()))
+	default:
+		return nil, fmt.Errorf("mysqldb: isolation level %s: %w", opts.Isolation, errors.ErrUnsupported)
+	}
+	if opts.ReadOnly {
+		return append(statements, "START TRANSACTION READ ONLY"), nil
+	}
+	return append(statements, "START TRANSACTION"), nil
 }
 
 // inspect asks what every promise here depends on.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/sqlnative/locks/sqldb"
 	"github.com/sqlnative/locks/sqldb/internal/std"
@@ -36,12 +37,22 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts ...sqldb.Option) (*sqldb.
 
 // SQL makes a DB of a *sql.DB, whatever its PostgreSQL driver is, as [New] does.
 //
+// With a driver other than pgx's stdlib, a connection that had died in the pool can
+// not be told from one that died under a statement: then [sqldb.DB.Change] and
+// [sqldb.DB.InTx] answer an [sqldb.UncertainError] where pgx's would just take
+// another connection. And a statement is ended by a second connection of the same
+// pool: with none free, the caller waits for [sqldb.Bound].
+//
 // db.Tx takes a *sql.Tx and what wraps one, and a pgx.Tx.
 func SQL(ctx context.Context, db *sql.DB, opts ...sqldb.Option) (*sqldb.DB, error) {
 	if db == nil {
 		return nil, errors.New("pgdb: the *sql.DB is nil")
 	}
-	return open(ctx, std.New(db, std.Options{Name: "pgdb", Interrupt: interrupter, Native: native}), opts)
+	_, isPgx := db.Driver().(*stdlib.Driver)
+	return open(ctx, std.New(db, std.Options{
+		Name: "pgdb", Interrupt: interrupter, Native: native, RolledBack: rolledBackByServer,
+		VagueBadConn: !isPgx, // lib/pq's is an EOF at any moment, and every FATAL
+	}), opts)
 }
 
 // inspect asks what every promise here depends on, in one round trip.

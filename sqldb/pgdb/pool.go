@@ -6,6 +6,9 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -140,12 +143,48 @@ type transaction struct {
 	tx pgx.Tx
 }
 
+// Nested reports whether it is one that Begin of another transaction has made: a
+// savepoint. Such ones have a type of their own in pgx, which is not exported; a
+// wrapper around one that embeds it is seen through.
+func (t transaction) Nested() bool {
+	v := reflect.ValueOf(t.tx)
+	for range 4 {
+		for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
+			v = v.Elem()
+		}
+		if v.Kind() != reflect.Struct {
+			return false
+		}
+		if typ := v.Type(); typ.PkgPath() == pgxPath && typ.Name() == "dbSimulatedNestedTx" {
+			return true
+		}
+		f, ok := v.Type().FieldByName("Tx")
+		if !ok || !f.Anonymous {
+			// What pgxpool wraps around a transaction has it in an unexported field;
+			// it is never a nested one.
+			return false
+		}
+		v = v.FieldByIndex(f.Index)
+	}
+	return false
+}
+
+// pgxPath is pgx's import path, as reflection tells it.
+var pgxPath = reflect.TypeFor[pgx.TxOptions]().PkgPath()
+
 func (t transaction) Commit(ctx context.Context) error {
 	err := t.tx.Commit(ctx)
-	if errors.Is(err, pgx.ErrTxCommitRollback) || errors.Is(err, pgx.ErrTxClosed) {
+	if rolledBackByServer(err) {
 		return rolledBack{err}
 	}
 	return err
+}
+
+// rolledBackByServer recognises what drivers say when COMMIT met an aborted
+// transaction: pgx, and lib/pq, whose package is not imported for it.
+func rolledBackByServer(err error) bool {
+	return errors.Is(err, pgx.ErrTxCommitRollback) || errors.Is(err, pgx.ErrTxClosed) ||
+		err != nil && strings.EqualFold(err.Error(), "pq: could not complete operation in a failed transaction")
 }
 
 func (t transaction) Rollback(ctx context.Context) error {
@@ -192,6 +231,8 @@ func (r rowset) Values() ([]any, error) {
 			values[i] = int64(x)
 		case uint32:
 			values[i] = int64(x)
+		case uint64: // xid8
+			values[i] = strconv.FormatUint(x, 10)
 		case float32:
 			values[i] = float64(x)
 		case [16]byte:

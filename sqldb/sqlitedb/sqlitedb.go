@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -38,7 +39,7 @@ func New(ctx context.Context, db *sql.DB, opts ...sqldb.Option) (*sqldb.DB, erro
 	if err := sqldb.CheckOptions(opts...); err != nil {
 		return nil, err
 	}
-	drv := std.New(db, std.Options{Name: "sqlitedb", Immediate: true})
+	drv := std.New(db, std.Options{Name: "sqlitedb", Begin: begin, CommitAgain: true, PromptBegin: promptBegin(db)})
 	s := sqldb.Server{Kind: sqldb.SQLite, Schema: "main"}
 	probe, err := sqldb.New(drv, s)
 	if err != nil {
@@ -63,6 +64,21 @@ func New(ctx context.Context, db *sql.DB, opts ...sqldb.Option) (*sqldb.DB, erro
 		return nil, err
 	}
 	return sqldb.New(drv, s, opts...)
+}
+
+// begin takes the write lock at once, unless nothing will be written.
+func begin(opts sqldb.TxOptions) ([]string, error) {
+	if opts.ReadOnly {
+		return []string{"BEGIN"}, nil
+	}
+	return []string{"BEGIN IMMEDIATE"}, nil
+}
+
+// promptBegin knows modernc.org/sqlite, whose busy_timeout ends with the ctx of the
+// call (the version that go.mod requires does that). mattn/go-sqlite3 sleeps it out.
+func promptBegin(db *sql.DB) bool {
+	t := reflect.TypeOf(db.Driver())
+	return t != nil && t.Kind() == reflect.Pointer && t.Elem().PkgPath() == "modernc.org/sqlite"
 }
 
 // checkFile refuses what has no file, unless the pool has one connection.

@@ -7,6 +7,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
+	"time"
 
 	"github.com/sqlnative/locks/sqldb"
 )
@@ -23,8 +25,22 @@ type Options struct {
 	// to stand in front of the statement's text, and the function that ends it. nil:
 	// it can't be done.
 	Interrupt func(db *sql.DB, conn *sql.Conn) (mark string, interrupt func(ctx context.Context) error)
-	// Immediate begins transactions with BEGIN IMMEDIATE.
-	Immediate bool
+	// Begin, if not nil, gives the statements that begin a transaction on a
+	// connection; COMMIT and ROLLBACK are then statements as well. nil: it is begun
+	// and ended as database/sql does.
+	Begin func(opts sqldb.TxOptions) ([]string, error)
+	// PromptBegin says that the driver gives a BEGIN up as soon as its ctx ends, also
+	// while it waits for a lock.
+	PromptBegin bool
+	// CommitAgain says that COMMIT can answer [sqldb.LockTimeout] and leave a
+	// transaction of Begin open.
+	CommitAgain bool
+	// RolledBack recognises errors of COMMIT that carry no server's code, and behind
+	// which the transaction has surely been rolled back.
+	RolledBack func(err error) bool
+	// VagueBadConn says that the driver may answer [driver.ErrBadConn] for what has
+	// been sent, though database/sql forbids it.
+	VagueBadConn bool
 	// Native recognises transactions that are not database/sql's; ok=false if it
 	// does not.
 	Native func(x any) (tx sqldb.DriverTx, ok bool)
@@ -50,6 +66,17 @@ type querier struct {
 	r      runner
 	inline func(string, []any) (string, []any)
 	mark   string
+	vague  bool
+}
+
+// errBroke stands for a [driver.ErrBadConn] that cannot be trusted.
+var errBroke = fmt.Errorf("the connection broke: %w", io.ErrUnexpectedEOF)
+
+func (q querier) failed(err error) error {
+	if q.vague && errors.Is(err, driver.ErrBadConn) {
+		return errBroke
+	}
+	return err
 }
 
 func (q querier) prepare(query string, args []any) (string, []any) {
@@ -64,7 +91,7 @@ func (q querier) Exec(ctx context.Context, query string, args []any) (sqldb.Resu
 	query, args = q.prepare(query, args)
 	res, err := q.r.ExecContext(ctx, query, args...)
 	if err != nil {
-		return sqldb.Result{}, err
+		return sqldb.Result{}, q.failed(err)
 	}
 	n, err := res.RowsAffected()
 	if err != nil {
@@ -82,12 +109,14 @@ func (q querier) Query(ctx context.Context, query string, args []any) (sqldb.Dri
 	query, args = q.prepare(query, args)
 	rows, err := q.r.QueryContext(ctx, query, args...)
 	if err != nil {
-		return nil, err
+		return nil, q.failed(err)
 	}
-	return &rowset{rows: rows}, nil
+	return &rowset{querier: q, rows: rows}, nil
 }
 
-func (d *Driver) querier() querier { return querier{r: d.db, inline: d.o.Inline} }
+func (d *Driver) querier() querier {
+	return querier{r: d.db, inline: d.o.Inline, vague: d.o.VagueBadConn}
+}
 
 // Exec runs a statement on any connection.
 func (d *Driver) Exec(ctx context.Context, query string, args []any) (sqldb.Result, error) {
@@ -113,31 +142,12 @@ func (d *Driver) Begin(ctx context.Context, opts sqldb.TxOptions) (sqldb.DriverT
 	}
 	tx, err := c.Begin(ctx, opts)
 	if err != nil {
-		_ = c.Close(false)
+		// A connection on which BEGIN was refused is as it was; only a busy SQLite
+		// refuses it often enough to matter.
+		_ = c.Close(sqldb.ClassOf(err) != sqldb.LockTimeout)
 		return nil, err
 	}
 	return &owning{DriverTx: tx, conn: c}, nil
-}
-
-// owning is a transaction that gives its connection back at its end.
-type owning struct {
-	sqldb.DriverTx
-	conn sqldb.DriverConn
-}
-
-func (o *owning) Commit(ctx context.Context) error {
-	err := o.DriverTx.Commit(ctx)
-	if err != nil && sqldb.ClassOf(err) == sqldb.LockTimeout {
-		return err // SQLite: still open, and to be committed again or rolled back
-	}
-	return o.end(err)
-}
-
-func (o *owning) Rollback(ctx context.Context) error { return o.end(o.DriverTx.Rollback(ctx)) }
-
-func (o *owning) end(err error) error {
-	_ = o.conn.Close(err != nil && !errors.Is(err, sql.ErrTxDone))
-	return err
 }
 
 // Conn takes a connection out of the pool.
@@ -146,7 +156,7 @@ func (d *Driver) Conn(ctx context.Context) (sqldb.DriverConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn := &conn{querier: querier{r: c, inline: d.o.Inline}, c: c, o: d.o}
+	conn := &conn{querier: querier{r: c, inline: d.o.Inline, vague: d.o.VagueBadConn}, c: c, o: d.o}
 	if d.o.Interrupt != nil {
 		conn.mark, conn.interrupt = d.o.Interrupt(d.db, c)
 	}
@@ -161,6 +171,9 @@ type conn struct {
 	interrupt func(ctx context.Context) error
 }
 
+// PromptBegin reports whether Begin answers as soon as its ctx ends.
+func (c *conn) PromptBegin() bool { return c.o.PromptBegin }
+
 // Interrupt ends the statement that runs.
 func (c *conn) Interrupt(ctx context.Context) error {
 	if c.interrupt == nil {
@@ -171,21 +184,42 @@ func (c *conn) Interrupt(ctx context.Context) error {
 
 // Close gives the connection back, or closes it.
 func (c *conn) Close(discard bool) error {
-	if discard {
-		_ = c.c.Raw(func(any) error { return driver.ErrBadConn }) // the way to close it for good
+	if !discard {
+		return c.giveBack()
 	}
+	// Closing waits for a call of the driver that has not come back, such as a
+	// COMMIT without an answer: nobody is to wait for it here.
+	done := make(chan error, 1)
+	go func() {
+		_ = c.c.Raw(func(any) error { return driver.ErrBadConn }) // the way to close it for good
+		done <- c.giveBack()
+	}()
+	timer := time.NewTimer(closeBound)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return nil
+	}
+}
+
+func (c *conn) giveBack() error {
 	if err := c.c.Close(); err != nil && !errors.Is(err, sql.ErrConnDone) {
 		return err
 	}
 	return nil
 }
 
+// closeBound is how long Close waits for a connection to be closed.
+const closeBound = time.Second
+
 // Begin begins a transaction. database/sql would roll it back when the ctx of
 // BeginTx ends, behind the back of a COMMIT that runs detached: so ctx bounds the
 // beginning only.
 func (c *conn) Begin(ctx context.Context, opts sqldb.TxOptions) (sqldb.DriverTx, error) {
-	if c.o.Immediate {
-		return c.beginImmediate(ctx, opts)
+	if c.o.Begin != nil {
+		return c.beginByHand(ctx, opts)
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, end)
@@ -201,61 +235,7 @@ func (c *conn) Begin(ctx context.Context, opts sqldb.TxOptions) (sqldb.DriverTx,
 		end()
 		return nil, err
 	}
-	return &transaction{querier: querier{r: tx, inline: c.inline}, tx: tx, end: end}, nil
-}
-
-// ender is how a transaction of database/sql, or what wraps one, ends.
-type ender interface {
-	Commit() error
-	Rollback() error
-}
-
-// transaction is a transaction of database/sql or of what wraps one.
-type transaction struct {
-	querier
-	tx  ender
-	end func()
-}
-
-// Commit commits; when ctx ends first, the connection is closed, and the error is
-// ctx's.
-func (t *transaction) Commit(ctx context.Context) error { return t.bounded(ctx, t.tx.Commit) }
-
-// Rollback rolls back. A transaction that has ended already is no error.
-func (t *transaction) Rollback(ctx context.Context) error {
-	err := t.bounded(ctx, t.tx.Rollback)
-	if errors.Is(err, sql.ErrTxDone) {
-		return nil
-	}
-	return err
-}
-
-// bounded runs f, which takes no ctx, and stops waiting for it when ctx ends.
-// database/sql gives COMMIT the ctx that the transaction was begun with: ending
-// that one ends the wait inside the driver too.
-func (t *transaction) bounded(ctx context.Context, f func() error) error {
-	if ctx.Done() == nil {
-		err := f()
-		t.finish()
-		return err
-	}
-	done := make(chan error, 1)
-	go func() {
-		err := f()
-		t.finish()
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		t.finish()
-		return ctx.Err()
-	}
-}
-
-func (t *transaction) finish() {
-	if t.end != nil {
-		t.end()
-	}
+	q := c.querier
+	q.r, q.mark = tx, ""
+	return &transaction{querier: q, tx: tx, end: end, rolledBack: c.o.RolledBack}, nil
 }

@@ -1,9 +1,13 @@
 package std
 
-import "database/sql"
+import (
+	"database/sql"
+	"math"
+)
 
 // rowset is a [sqldb.DriverRows] on [*sql.Rows].
 type rowset struct {
+	querier
 	rows   *sql.Rows
 	values []any
 	ptrs   []any
@@ -12,7 +16,8 @@ type rowset struct {
 func (r *rowset) Next() bool { return r.rows.Next() }
 
 // Values returns the row as the driver gave it, in the few types that
-// [sqldb.DriverRows] names: go-sql-driver also gives float32 and uint64.
+// [sqldb.DriverRows] names: go-sql-driver also gives float32 and uint64, which
+// stays what it is where no int64 can hold it.
 func (r *rowset) Values() ([]any, error) {
 	if r.ptrs == nil {
 		cols, err := r.rows.Columns()
@@ -26,15 +31,24 @@ func (r *rowset) Values() ([]any, error) {
 		r.ptrs[i] = &r.values[i]
 	}
 	if err := r.rows.Scan(r.ptrs...); err != nil {
-		return nil, err
+		return nil, r.failed(err)
 	}
 	for i, v := range r.values {
-		if f, ok := v.(float32); ok {
-			r.values[i] = float64(f)
+		switch n := v.(type) {
+		case float32:
+			r.values[i] = float64(n)
+		case uint64:
+			if n <= math.MaxInt64 {
+				r.values[i] = int64(n)
+			}
+		case []byte:
+			if n == nil {
+				r.values[i] = []byte{} // no NULL: modernc's empty BLOB
+			}
 		}
 	}
 	return r.values, nil
 }
 
-func (r *rowset) Err() error   { return r.rows.Err() }
-func (r *rowset) Close() error { return r.rows.Close() }
+func (r *rowset) Err() error   { return r.failed(r.rows.Err()) }
+func (r *rowset) Close() error { return r.failed(r.rows.Close()) }

@@ -31,11 +31,19 @@ func (d *Driver) Tx(x any) (sqldb.DriverTx, error) {
 			return tx, nil
 		}
 	}
-	if tx := embedded(v); tx != nil {
-		return &transaction{querier: querier{r: tx, inline: d.o.Inline}, tx: tx}, nil
+	if tx, ok := embedded(v, maxDepth); ok {
+		if tx == nil {
+			return nil, fmt.Errorf("%s: the transaction is nil", d.o.Name)
+		}
+		q := d.querier()
+		q.r = tx
+		return &transaction{querier: q, tx: tx, rolledBack: d.o.RolledBack}, nil
 	}
 	if tx, ok := x.(contextTx); ok {
-		return &transaction{querier: querier{r: tx}, tx: tx}, nil
+		return &transaction{querier: querier{r: tx, vague: d.o.VagueBadConn}, tx: tx, rolledBack: d.o.RolledBack}, nil
+	}
+	if _, ok := x.(interface{ Commit(context.Context) error }); ok {
+		return nil, fmt.Errorf("%s: it is a transaction of another database's driver", d.o.Name)
 	}
 	hint := "begin one, and give that: in a pool every statement is a transaction of its own, and nothing stays locked behind it"
 	if v.Type().String() == "*gorm.DB" {
@@ -47,22 +55,27 @@ func (d *Driver) Tx(x any) (sqldb.DriverTx, error) {
 // embedded finds the *sql.Tx that x is, or that x embeds, as sqlx.Tx and bun.Tx
 // do. bun's own ExecContext knows only its '?' and drops the arguments of a
 // statement with $1, and both may rewrite the text: our statements are meant for
-// the server as they are.
-func embedded(v reflect.Value) *sql.Tx {
-	if tx, ok := v.Interface().(*sql.Tx); ok {
-		return tx
+// the server as they are. The *sql.Tx that is found may be nil.
+func embedded(v reflect.Value, depth int) (tx *sql.Tx, ok bool) {
+	if v.Type() == reflect.TypeFor[*sql.Tx]() {
+		tx, _ = v.Interface().(*sql.Tx)
+		return tx, true
 	}
 	if v.Kind() == reflect.Pointer {
-		v = v.Elem()
+		v = v.Elem() // of nil: invalid, and of no kind
 	}
-	if v.Kind() != reflect.Struct {
-		return nil
+	if v.Kind() != reflect.Struct || depth == 0 {
+		return nil, false
 	}
 	for i := range v.NumField() {
-		if f := v.Type().Field(i); f.Anonymous && f.IsExported() && f.Type == reflect.TypeFor[*sql.Tx]() {
-			tx, _ := v.Field(i).Interface().(*sql.Tx)
-			return tx
+		if f := v.Type().Field(i); f.Anonymous && f.IsExported() {
+			if tx, ok := embedded(v.Field(i), depth-1); ok {
+				return tx, true
+			}
 		}
 	}
-	return nil
+	return nil, false
 }
+
+// maxDepth is how deep a wrapper may have embedded a *sql.Tx.
+const maxDepth = 4

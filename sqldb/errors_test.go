@@ -1,0 +1,63 @@
+package sqldb_test
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sqlnative/locks/sqldb"
+)
+
+// marked is an error that an adapter has marked: nothing was applied.
+type marked struct{ error }
+
+func (marked) NotApplied() bool { return true }
+func (m marked) Unwrap() error  { return m.error }
+
+func TestUncertain(t *testing.T) {
+	deadlock := &pgconn.PgError{Code: "40P01"}
+	for name, c := range map[string]struct {
+		err              error
+		uncertain, retry bool
+	}{
+		"nil":                          {nil, false, false},
+		"a verdict":                    {deadlock, false, true},
+		"an UncertainError":            {&sqldb.UncertainError{Op: "commit", Err: context.DeadlineExceeded}, true, false},
+		"one of a deadlock":            {&sqldb.UncertainError{Op: "commit", Err: deadlock}, true, false},
+		"one wrapped":                  {fmt.Errorf("x: %w", &sqldb.UncertainError{Op: "commit", Err: io.EOF}), true, false},
+		"one joined":                   {errors.Join(deadlock, &sqldb.UncertainError{Op: "commit", Err: io.EOF}), true, false},
+		"one of a dial":                {&sqldb.UncertainError{Op: "commit", Err: driver.ErrBadConn}, true, false},
+		"a cut":                        {io.ErrUnexpectedEOF, true, false},
+		"a cut that was marked":        {fmt.Errorf("x: %w", marked{io.ErrUnexpectedEOF}), false, false},
+		"a cut before sending":         {errors.Join(io.EOF, safe(true)), false, false},
+		"a cut after sending":          {errors.Join(io.EOF, safe(false)), true, false},
+		"gave up on a deadlock":        {&sqldb.RetryError{Attempts: 2, Err: deadlock}, false, true},
+		"a deadlock, then the ctx":     {errors.Join(context.Canceled, deadlock), false, true},
+		"a lost connection beside ctx": {errors.Join(context.Canceled, io.ErrUnexpectedEOF), true, false},
+	} {
+		if got := sqldb.Uncertain(c.err); got != c.uncertain {
+			t.Errorf("%s: Uncertain %v", name, got)
+		}
+		if got := sqldb.Retryable(c.err); got != c.retry {
+			t.Errorf("%s: Retryable %v", name, got)
+		}
+	}
+}
+
+func TestErrorTexts(t *testing.T) {
+	cause := errors.New("the cause")
+	for _, err := range []error{&sqldb.UncertainError{Op: "commit", Err: cause}, &sqldb.RetryError{Attempts: 4, Err: cause}} {
+		if !errors.Is(err, cause) || !strings.HasPrefix(err.Error(), "sqldb: ") || !strings.HasSuffix(err.Error(), "the cause") {
+			t.Errorf("%T: %v", err, err)
+		}
+	}
+	if s := (&sqldb.RetryError{Attempts: 4, Err: cause}).Error(); !strings.Contains(s, "4 attempts") {
+		t.Error(s)
+	}
+}

@@ -1,0 +1,4 @@
+package pgdb
+
+// Accept is accept, for the tests.
+var Accept = accept

@@ -1,0 +1,4 @@
+package sqlitedb
+
+// ParseVersion is parseVersion, for the tests.
+var ParseVersion = parseVersion
