@@ -26,8 +26,9 @@ type Change struct {
 	// Late, if not nil, lets the caller go at once when its ctx ends. If the
 	// statement is then found to have been applied all the same, Late is called with
 	// its answer, in a goroutine of its own with a ctx that is detached and bounded
-	// by [Bound], and has to give it back. Without Late, the caller is told what
-	// really happened, and waits for that: see [DB.Change].
+	// by [Bound], and has to give it back. It needs Settle, for the answer that is lost
+	// after the caller has gone. Without Late, the caller is told what really happened,
+	// and waits for that: see [DB.Change].
 	Late func(ctx context.Context, c *Changed)
 }
 
@@ -86,6 +87,9 @@ const sendTries = 3
 // its ctx while it waits, another goroutine is left to it.) A lock that is not had in the
 // connection's busy_timeout, or in [Bound] if that is shorter, is a [LockTimeout].
 func (db *DB) Change(ctx context.Context, c Change) (*Changed, error) {
+	if c.Late != nil && c.Settle == nil {
+		return nil, fmt.Errorf("sqldb: %s: Late needs Settle: an answer that is lost when the caller has gone could not be given back", c.Op)
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, notChanged(c.Op, err)
 	}
@@ -101,7 +105,7 @@ func (db *DB) Change(ctx context.Context, c Change) (*Changed, error) {
 	for try := 1; ; try++ {
 		conn, err := db.drv.Conn(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("sqldb: %s: no connection could be had from the pool, nothing was changed: %w", c.Op, err)
+			return nil, undone{fmt.Errorf("sqldb: %s: no connection could be had from the pool, nothing was changed: %w", c.Op, err)}
 		}
 		changed, err := run(ctx, conn, c)
 		switch {
@@ -137,7 +141,7 @@ func (db *DB) verdict(ctx context.Context, c Change, err error, interrupted bool
 	case serr != nil:
 		return nil, &UncertainError{Op: c.Op, Err: errors.Join(err, serr)}
 	case !ok:
-		return nil, fmt.Errorf("sqldb: %s: nothing was changed: %w", c.Op, err)
+		return nil, undone{fmt.Errorf("sqldb: %s: nothing was changed: %w", c.Op, err)}
 	}
 	return changed, nil
 }
@@ -286,7 +290,7 @@ func (db *DB) changeSQLite(ctx context.Context, conn DriverConn, c Change) (*Cha
 			if begin.Err() != nil {
 				return nil, notChanged(c.Op, begin.Err())
 			}
-			return nil, fmt.Errorf("sqldb: %s: nothing was changed: %w", c.Op, err)
+			return nil, undone{fmt.Errorf("sqldb: %s: nothing was changed: %w", c.Op, err)}
 		}
 		broken := false
 		defer func() { _ = conn.Close(broken) }()
@@ -297,9 +301,9 @@ func (db *DB) changeSQLite(ctx context.Context, conn DriverConn, c Change) (*Cha
 		changed, err = db.runOn(detached, tx, c)
 		if err != nil {
 			broken = tx.Rollback(detached) != nil
-			return nil, fmt.Errorf("sqldb: %s: %w", c.Op, err)
+			return nil, undone{fmt.Errorf("sqldb: %s: %w", c.Op, err)}
 		}
-		if err := commitBusy(detached, tx); err != nil {
+		if err := db.commitBusy(detached, tx); err != nil {
 			broken = tx.Rollback(detached) != nil
 			return db.verdict(ctx, c, err, false)
 		}
@@ -339,14 +343,15 @@ func (db *DB) beginImmediate(ctx context.Context, conn DriverConn, left func() b
 	}
 }
 
-// commitBusy commits; with a rollback journal, readers can keep COMMIT from the
-// file, and the transaction stays open for another try.
-func commitBusy(ctx context.Context, tx DriverTx) error {
+// commitBusy commits; on SQLite, with a rollback journal, readers can keep COMMIT
+// from the file, and the transaction stays open for another try. Elsewhere a
+// COMMIT is the end, whatever it answers.
+func (db *DB) commitBusy(ctx context.Context, tx DriverTx) error {
 	p, _ := Policy{}.withDefaults()
 	begun := time.Now()
 	for n := 1; ; n++ {
 		err := tx.Commit(ctx)
-		if err == nil || ClassOf(err) != LockTimeout || time.Since(begun) > Bound {
+		if err == nil || db.kind != SQLite || ClassOf(err) != LockTimeout || time.Since(begun) > Bound {
 			return err
 		}
 		_ = sleep(ctx, p.pause(min(n, 6)))

@@ -91,9 +91,13 @@ func TestChangeCancelledAtRandom(t *testing.T) {
 		var workers sync.WaitGroup
 		for range 6 {
 			workers.Go(func() {
-				for range 40 {
+				for i := range 40 {
 					ctx, cancel := context.WithCancel(context.Background())
-					timer := time.AfterFunc(rand.N(6*time.Millisecond), cancel)
+					end := rand.N(6 * time.Millisecond)
+					if i%4 == 0 { // on a busy machine nobody else gets through
+						end = 50*time.Millisecond + rand.N(500*time.Millisecond)
+					}
+					timer := time.AfterFunc(end, cancel)
 					c, err := db.Change(ctx, decrement())
 					switch {
 					case err == nil && c.RowsAffected != 1:
@@ -189,6 +193,10 @@ func TestChangeLate(t *testing.T) {
 		late := make(chan *sqldb.Changed, 1)
 		c := decrement()
 		c.Late = func(_ context.Context, c *sqldb.Changed) { late <- c }
+		if _, err := db.Change(t.Context(), c); err == nil {
+			t.Fatal("Late was accepted without Settle")
+		}
+		c.Settle = func(context.Context, *sqldb.DB) (*sqldb.Changed, bool, error) { return nil, false, nil }
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		_, err := db.Wrap(func(d sqldb.Driver) sqldb.Driver { return deaf{d} }).Change(ctx, c)

@@ -64,6 +64,13 @@ func Uncertain(err error) bool {
 	return ClassOf(err) == ConnLost && !neverSent(err) && !notApplied(err)
 }
 
+// undone marks an error behind which nothing was applied, whatever its cause says
+// about the connection.
+type undone struct{ error }
+
+func (undone) NotApplied() bool { return true }
+func (u undone) Unwrap() error  { return u.error }
+
 // notApplied reports whether an adapter, or sqldb itself, has marked err as one
 // behind which nothing was applied.
 func notApplied(err error) bool {
@@ -108,11 +115,23 @@ func neverConnected(err error) bool {
 	})
 }
 
-// endsTransaction reports whether MySQL or MariaDB has, with this error, rolled
-// back the whole transaction.
-func endsTransaction(err error) bool {
-	c := codeOf(err)
-	return c.family == mysqlNumber && (c.number == 1213 || c.number == 1020)
+// endsTransaction reports whether the server has, with this error, rolled back the
+// whole transaction, or on SQLite, may have: after an interrupt, a full disk, an
+// I/O error or a lack of memory it depends on what ran. PostgreSQL keeps an aborted
+// transaction open, and lets nothing more run in it.
+func endsTransaction(kind Kind, err error) bool {
+	switch kind {
+	case MySQL, MariaDB:
+		c := codeOf(err)
+		return c.family == mysqlNumber && (c.number == 1213 || c.number == 1020)
+	case SQLite:
+		switch ClassOf(err) {
+		case Canceled, Exhausted, ConnLost:
+			return true
+		}
+		return isContext(err)
+	}
+	return false
 }
 
 func isContext(err error) bool {

@@ -200,7 +200,6 @@ func TestFaultsRetried(t *testing.T) {
 // PostgreSQL waits for locks in there): a second COMMIT, which only SQLite knows,
 // would hide it behind database/sql's ErrTxDone.
 func TestFaultsLockTimeoutAtCommit(t *testing.T) {
-	t.Skip("commitBusy in change.go commits twice on every kind")
 	for _, kind := range sqldb.Kinds() {
 		for _, c := range serverErrors(kind) {
 			if c.class != sqldb.LockTimeout {
@@ -224,7 +223,6 @@ func TestFaultsLockTimeoutAtCommit(t *testing.T) {
 // Where sqldb knows that nothing was applied, Uncertain does not say otherwise,
 // whatever the cause says about the connection.
 func TestFaultsCertain(t *testing.T) {
-	t.Skip("change.go and tx.go wrap such causes without NotApplied")
 	for _, kind := range sqldb.Kinds() {
 		for _, x := range faults(kind) {
 			for how, calls := range map[string][]string{

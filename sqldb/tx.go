@@ -14,7 +14,9 @@ import (
 // and on a changed snapshot (1020), while the driver's transaction object knows
 // nothing of it: its next statement would run in autocommit, and stay. So Tx rolls
 // that object back itself as soon as it sees one of the two; from then on it
-// answers database/sql's ErrTxDone to everybody who holds it.
+// answers database/sql's ErrTxDone to everybody who holds it. SQLite may do the same
+// when a statement is interrupted by its ctx, or runs out of disk or memory, and
+// there Tx does it then.
 type Tx struct {
 	db  *DB
 	drv DriverTx
@@ -85,7 +87,7 @@ func (tx *Tx) QueryRow(ctx context.Context, query string, args ...any) *Row {
 // transaction. It does so at once: between the error and the caller's own
 // Rollback another statement could run, in autocommit, and would stay.
 func (tx *Tx) failed(err error) error {
-	if !tx.db.kind.InnoDB() || !endsTransaction(err) {
+	if !endsTransaction(tx.db.kind, err) {
 		return err
 	}
 	// The connection is idle: the server has answered. Rollback is for the object,
@@ -114,7 +116,7 @@ func (db *DB) InTx(ctx context.Context, opts TxOptions, fn func(ctx context.Cont
 	}
 	drv, err := db.drv.Begin(ctx, opts)
 	if err != nil {
-		return fmt.Errorf("sqldb: begin: %w", err)
+		return undone{fmt.Errorf("sqldb: begin: %w", err)}
 	}
 	tx := &Tx{db: db, drv: drv}
 	detached := func(end func(context.Context) error) error {
@@ -122,7 +124,7 @@ func (db *DB) InTx(ctx context.Context, opts TxOptions, fn func(ctx context.Cont
 		defer cancel()
 		return end(c)
 	}
-	commit := func(ctx context.Context) error { return commitBusy(ctx, drv) }
+	commit := func(ctx context.Context) error { return db.commitBusy(ctx, drv) }
 	done := false
 	defer func() {
 		if !done { // fn panicked, or called runtime.Goexit
@@ -139,6 +141,9 @@ func (db *DB) InTx(ctx context.Context, opts TxOptions, fn func(ctx context.Cont
 	done = true
 	if err != nil {
 		_ = detached(drv.Rollback)
+		if ClassOf(err) == ConnLost { // no COMMIT was sent, so there is no doubt
+			return undone{err}
+		}
 		return err
 	}
 	if err := detached(commit); err != nil {

@@ -190,7 +190,7 @@ func (e *engine) create(ctx context.Context, k *kind, port, password string) (te
 	case "mysql":
 		c, err := tcmysql.Run(ctx, k.image, append(options,
 			tcmysql.WithUsername("root"), tcmysql.WithPassword(password), tcmysql.WithDatabase("test"),
-			testcontainers.WithCmd("mysqld", "--max-connections=300"))...)
+			testcontainers.WithCmd("mysqld", "--max-connections=300", maxErrors))...)
 		if c == nil {
 			return nil, err
 		}
@@ -199,7 +199,7 @@ func (e *engine) create(ctx context.Context, k *kind, port, password string) (te
 		c, err := testcontainers.Run(ctx, k.image, append(options,
 			testcontainers.WithExposedPorts(inside),
 			testcontainers.WithEnv(map[string]string{"MARIADB_ROOT_PASSWORD": password, "MARIADB_DATABASE": "test"}),
-			testcontainers.WithCmd("mariadbd", "--max-connections=300"),
+			testcontainers.WithCmd("mariadbd", "--max-connections=300", maxErrors),
 			testcontainers.WithWaitStrategy(wait.ForLog("port: 3306  mariadb.org binary distribution").WithStartupTimeout(startTimeout)))...)
 		if c == nil {
 			return nil, err

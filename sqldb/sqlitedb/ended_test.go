@@ -25,7 +25,6 @@ func interrupt(t *testing.T, tx *sqldb.Tx) {
 // SQLite rolls back the whole transaction when a change in it is interrupted; what
 // fn runs afterwards must not be committed on its own.
 func TestInterruptEndsTransaction(t *testing.T) {
-	t.Skip("Tx.failed in tx.go ends transactions of MySQL and MariaDB only")
 	db := dbtest.New(t, sqldb.SQLite)
 	db.MustExec(t, "CREATE TABLE t (n INTEGER)")
 	undo := errors.New("undo")

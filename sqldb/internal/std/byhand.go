@@ -19,10 +19,12 @@ func (c *conn) beginByHand(ctx context.Context, opts sqldb.TxOptions) (sqldb.Dri
 		return nil, err
 	}
 	tx := &byHand{querier: c.querier, commitAgain: c.o.CommitAgain}
-	for _, s := range statements {
+	tx.mark = "" // is for statements in autocommit
+	for i, s := range statements {
 		if _, err := c.c.ExecContext(ctx, s); err != nil {
-			// A driver may report ctx's end for a BEGIN that was carried out.
-			_ = tx.Rollback(context.WithoutCancel(ctx))
+			// A driver may report ctx's end for a BEGIN that was carried out; and what
+			// SET TRANSACTION has said would hold for the next one.
+			c.doubtful = tx.Rollback(context.WithoutCancel(ctx)) != nil || i > 0
 			return nil, c.failed(err)
 		}
 	}

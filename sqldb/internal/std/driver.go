@@ -136,15 +136,13 @@ func (d *Driver) SQL() (*sql.DB, func()) { return d.db, func() {} }
 
 // Begin begins a transaction on a connection of its own.
 func (d *Driver) Begin(ctx context.Context, opts sqldb.TxOptions) (sqldb.DriverTx, error) {
-	c, err := d.Conn(ctx)
+	c, err := d.conn(ctx)
 	if err != nil {
 		return nil, err
 	}
 	tx, err := c.Begin(ctx, opts)
 	if err != nil {
-		// A connection on which BEGIN was refused is as it was; only a busy SQLite
-		// refuses it often enough to matter.
-		_ = c.Close(sqldb.ClassOf(err) != sqldb.LockTimeout)
+		_ = c.Close(c.doubtful)
 		return nil, err
 	}
 	return &owning{DriverTx: tx, conn: c}, nil
@@ -152,6 +150,14 @@ func (d *Driver) Begin(ctx context.Context, opts sqldb.TxOptions) (sqldb.DriverT
 
 // Conn takes a connection out of the pool.
 func (d *Driver) Conn(ctx context.Context) (sqldb.DriverConn, error) {
+	c, err := d.conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (d *Driver) conn(ctx context.Context) (*conn, error) {
 	c, err := d.db.Conn(ctx)
 	if err != nil {
 		return nil, err
@@ -169,6 +175,7 @@ type conn struct {
 	c         *sql.Conn
 	o         Options
 	interrupt func(ctx context.Context) error
+	doubtful  bool // a BEGIN that failed could not be taken back
 }
 
 // PromptBegin reports whether Begin answers as soon as its ctx ends.
