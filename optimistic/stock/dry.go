@@ -17,7 +17,7 @@ type dry struct {
 // key makes a map key of an id; ok is false if it can't.
 func key(id any) (k any, ok bool) {
 	switch v := id.(type) {
-	case string, int, int64, int32, uint64, uint32:
+	case string, int64:
 		return v, true
 	case []byte:
 		return "\x00" + string(v), true

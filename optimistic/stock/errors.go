@@ -17,16 +17,17 @@ var (
 	// ErrOverflow: the sum does not fit into the column; nothing was changed.
 	ErrOverflow = errors.New("stock: out of range")
 	// ErrInvalid: the call can't be right, and no statement was run: n <= 0, no id,
-	// a handle of another database, a name that is no identifier.
+	// an id of a type that is none, a handle of another kind of database, a name that
+	// is no identifier.
 	ErrInvalid = errors.New("stock: invalid")
-	// ErrBadRow: the row cannot be counted on: its count or its version is NULL, or
-	// several rows have the id.
+	// ErrBadRow: the row cannot be counted on: its count or its version is NULL or no
+	// integer, several rows have the id, or the database refuses to change it.
 	ErrBadRow = errors.New("stock: bad row")
 )
 
 // Short is one row of which fewer are left than were wanted.
 type Short struct {
-	// ID is the row's id, as it was given.
+	// ID is the row's id: int64, string or []byte, whatever type it was given as.
 	ID any
 	// Wanted is what was asked for; Left is what there was when the database
 	// refused.

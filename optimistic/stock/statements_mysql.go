@@ -13,6 +13,9 @@ import "github.com/sqlnative/locks/sqldb"
 // the surplus is gone. So the statement itself is strict, whatever the session is:
 // by a hint on MySQL, by SET STATEMENT on MariaDB; both end with the statement.
 // Strictness also makes an error of a text that is compared with a number.
+//
+// LAST_INSERT_ID(1.5 - 1) is 1, and would be stored: what is no integer is left
+// alone, and so is what no signed 64-bit integer can hold.
 func mysql(kind sqldb.Kind, q quoted) statements {
 	update := "UPDATE /*+ SET_VAR(sql_mode='STRICT_ALL_TABLES') */ "
 	if kind == sqldb.MariaDB {
@@ -20,20 +23,22 @@ func mysql(kind sqldb.Kind, q quoted) statements {
 	}
 	set := q.ifVersion(", " + q.version + " = " + q.version + " + 1")
 	where := "\nWHERE " + q.id + " = ?"
-	notNull := q.ifVersion(" AND " + q.version + " IS NOT NULL")
+	const maxInt = "9223372036854775807"
+	whole := q.count + " = FLOOR(" + q.count + ")"
+	sound := " AND " + whole + q.ifVersion(" AND "+q.version+" IS NOT NULL")
 	take := func(sum string) statement {
 		return statement{order: "nin", query: update + q.table + " SET " + q.count + " = " + sum + set +
-			where + " AND " + q.count + " >= ?" + notNull}
+			where + " AND " + q.count + " >= ? AND " + q.count + " <= " + maxInt + sound}
 	}
 	put := func(sum string) statement {
-		return statement{order: "ni", query: update + q.table + " SET " + q.count + " = " + sum + set +
-			where + " AND " + q.count + " IS NOT NULL" + notNull}
+		return statement{order: "nin", query: update + q.table + " SET " + q.count + " = " + sum + set +
+			where + " AND " + q.count + " <= " + maxInt + " - ?" + sound}
 	}
-	problem := "''"
-	if q.version != "" {
-		problem = "CASE WHEN " + q.version + " IS NULL THEN 'the version is NULL, and protects nothing' ELSE '' END"
-	}
-	look := "SELECT " + q.count + ", " + problem + " FROM " + q.table + where
+	look := "SELECT CASE WHEN " + whole + " AND " + q.count + " <= " + maxInt + " THEN FLOOR(" + q.count + ") END," +
+		" CASE WHEN NOT (" + whole + ") THEN 'the count is no integer'" +
+		" WHEN " + q.count + " > " + maxInt + " THEN 'the count is larger than " + maxInt + "'" +
+		q.ifVersion(" WHEN "+q.version+" IS NULL THEN 'the version is NULL, and protects nothing'") +
+		" ELSE '' END FROM " + q.table + where
 	minus, plus := q.count+" - ?", q.count+" + ?"
 	return statements{
 		take: take("LAST_INSERT_ID(" + minus + ")"), takeTx: take(minus),

@@ -6,20 +6,20 @@ package stock
 // and what does not fit into an int4 would fail in the driver instead of being
 // compared. What is assigned is cast back, and out of range is 22003, not a wrap.
 //
-// A version that is NULL would stay NULL, and protect nothing: such a row is not
-// changed.
+// A count of 1.5 in a numeric column is no count, a version that is NULL would stay
+// NULL, and protect nothing, and two rows with one id would both be changed: such
+// rows are left alone. (The subquery is one more look into the same index.)
 func postgres(q quoted) statements {
 	set := q.ifVersion(", " + q.version + " = " + q.version + " + 1")
 	where := "\nWHERE " + q.id + " = $1"
-	notNull := q.ifVersion(" AND " + q.version + " IS NOT NULL")
+	sound := " AND " + q.count + " = " + q.count + "::bigint" + q.ifVersion(" AND "+q.version+" IS NOT NULL") +
+		"\n\tAND (SELECT count(*) FROM (SELECT FROM " + q.table + " WHERE " + q.id + " = $1 LIMIT 2) AS rows) = 1"
 	take := statement{order: "in", returning: true, query: "UPDATE " + q.table + " SET " + q.count + " = " + q.count + " - $2::bigint" + set +
-		where + " AND " + q.count + " >= $2::bigint" + notNull + "\nRETURNING " + q.count + "::bigint"}
+		where + " AND " + q.count + " >= $2::bigint" + sound + "\nRETURNING " + q.count + "::bigint"}
 	put := statement{order: "in", returning: true, query: "UPDATE " + q.table + " SET " + q.count + " = " + q.count + " + $2::bigint" + set +
-		where + " AND " + q.count + " IS NOT NULL" + notNull + "\nRETURNING " + q.count + "::bigint"}
-	problem := "''"
-	if q.version != "" {
-		problem = "CASE WHEN " + q.version + " IS NULL THEN 'the version is NULL, and protects nothing' ELSE '' END"
-	}
+		where + sound + "\nRETURNING " + q.count + "::bigint"}
+	problem := "CASE WHEN " + q.count + " <> " + q.count + "::bigint THEN 'the count is no integer'" +
+		q.ifVersion(" WHEN "+q.version+" IS NULL THEN 'the version is NULL, and protects nothing'") + " ELSE '' END"
 	look := func(problem string) string {
 		return "SELECT " + q.count + "::bigint, " + problem + " FROM " + q.table + where
 	}

@@ -2,7 +2,6 @@ package stock
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"math"
@@ -13,11 +12,13 @@ import (
 // Table names a table of counters, the caller's own.
 type Table struct {
 	// Name is the table's name, found as the session finds it, or SCHEMA.TABLE
-	// (MySQL and MariaDB: DATABASE.TABLE).
+	// (MySQL and MariaDB: DATABASE.TABLE). A table that is missing is told by the
+	// first statement, not by New.
 	Name string
 	// ID is the column that names a row. It must have a unique key of its own.
 	ID string
-	// Count is the column with what is left, an integer, NOT NULL.
+	// Count is the column with what is left, an integer, NOT NULL. A value that is no
+	// integer is [ErrBadRow].
 	Count string
 	// Version is a column that goes up by one with every change, an integer, NOT
 	// NULL, so that who compares versions (package optimistic) sees every take.
@@ -92,7 +93,8 @@ func New(db *sqldb.DB, t Table) (*Stock, error) {
 // next takes of that row read first, which makes refusing a crowd cheap, and
 // remember nothing else: each refusal comes from the database.
 func (s *Stock) Take(ctx context.Context, h sqldb.Handle, id any, n int64) (left int64, err error) {
-	if err := s.check("Take", h, id, n); err != nil {
+	id, err = s.check("Take", h, id, n)
+	if err != nil {
 		return 0, err
 	}
 	if tx, ok := h.(*sqldb.Tx); ok {
@@ -113,7 +115,8 @@ func (s *Stock) Take(ctx context.Context, h sqldb.Handle, id any, n int64) (left
 // and nothing is changed, whatever the session's sql_mode. For h, ctx, transactions
 // and the rest, see [Stock.Take].
 func (s *Stock) Put(ctx context.Context, h sqldb.Handle, id any, n int64) (left int64, err error) {
-	if err := s.check("Put", h, id, n); err != nil {
+	id, err = s.check("Put", h, id, n)
+	if err != nil {
 		return 0, err
 	}
 	if tx, ok := h.(*sqldb.Tx); ok {
@@ -125,15 +128,18 @@ func (s *Stock) Put(ctx context.Context, h sqldb.Handle, id any, n int64) (left 
 // Left reads how many are left, without a lock: the next moment it may be fewer.
 // In a transaction it is what the transaction's snapshot shows.
 func (s *Stock) Left(ctx context.Context, h sqldb.Handle, id any) (int64, error) {
-	if err := s.check("Left", h, id, 1); err != nil {
+	id, err := s.check("Left", h, id, 1)
+	if err != nil {
 		return 0, err
 	}
 	return s.look(ctx, h, s.sql.look, id, 0, nil)
 }
 
-func (s *Stock) check(op string, h sqldb.Handle, id any, n int64) error {
-	fail := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s of %s: %s", ErrInvalid, op, s.table.Name, fmt.Sprintf(format, args...))
+// check refuses what can't be right, before any statement, and returns the id as
+// the database will see it.
+func (s *Stock) check(op string, h sqldb.Handle, id any, n int64) (any, error) {
+	fail := func(format string, args ...any) (any, error) {
+		return nil, fmt.Errorf("%w: %s of %s: %s", ErrInvalid, op, s.table.Name, fmt.Sprintf(format, args...))
 	}
 	switch x := h.(type) {
 	case nil:
@@ -147,19 +153,20 @@ func (s *Stock) check(op string, h sqldb.Handle, id any, n int64) error {
 			return fail("the handle is nil")
 		}
 		if err := x.Err(); err != nil {
-			return fmt.Errorf("%w: %s of %s: %w", ErrInvalid, op, s.table.Name, err)
+			return nil, fmt.Errorf("%w: %s of %s: %w", ErrInvalid, op, s.table.Name, err)
 		}
 	}
 	if k := h.DB().Kind(); k != s.db.Kind() {
 		return fail("the handle is of %s, the stock of %s", k, s.db.Kind())
 	}
-	if id == nil {
-		return fail("the id is nil")
-	}
 	if n <= 0 {
 		return fail("n is %d, and has to be at least 1", n)
 	}
-	return nil
+	plain, err := plainID(id)
+	if err != nil {
+		return fail("the id %v: %v", id, err)
+	}
+	return plain, nil
 }
 
 // refusal says why the row, as the database shows it, did not let the statement
@@ -182,31 +189,57 @@ func (s *Stock) refusePut(id any, n, left int64) error {
 
 // look reads the row, and says what is wrong with it.
 func (s *Stock) look(ctx context.Context, h sqldb.Handle, st statement, id any, n int64, refuse refusal) (int64, error) {
+	rows, err := h.Query(ctx, st.query, st.args(id, n)...)
+	if err != nil {
+		return 0, s.explain(id, err)
+	}
+	defer func() { _ = rows.Close() }()
 	var left *int64
 	var problem string
-	err := h.QueryRow(ctx, st.query, st.args(id, n)...).Scan(&left, &problem)
+	found := 0
+	for rows.Next() {
+		if found++; found > 1 {
+			return 0, fmt.Errorf("%w: %s: several rows have %s %v; the column needs a unique key", ErrBadRow, s.table.Name, s.table.ID, id)
+		}
+		if err := rows.Scan(&left, &problem); err != nil {
+			return 0, s.explain(id, err)
+		}
+	}
+	err = errors.Join(rows.Err(), rows.Close())
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return 0, fmt.Errorf("%w: %s has no row with %s %v", ErrNotFound, s.table.Name, s.table.ID, id)
 	case err != nil:
 		return 0, s.explain(id, err)
+	case found == 0:
+		return 0, fmt.Errorf("%w: %s has no row with %s %v", ErrNotFound, s.table.Name, s.table.ID, id)
 	case problem == snapshot:
 		return s.look(ctx, h, s.sql.lookCurrent, id, n, refuse)
 	case problem != "":
 		return 0, fmt.Errorf("%w: %s id %v: %s", ErrBadRow, s.table.Name, id, problem)
 	case left == nil:
-		return 0, fmt.Errorf("%w: %s id %v: %s is NULL", ErrBadRow, s.table.Name, id, s.table.Count)
+		return 0, fmt.Errorf("%w: %s id %v: the count is NULL", ErrBadRow, s.table.Name, id)
 	case refuse == nil:
 		return *left, nil
 	}
 	return *left, refuse(id, n, *left)
 }
 
+// rounds is how often the guard is asked again after it has refused a row that a
+// look would let through. Somebody may have changed it in between, but hardly as
+// often as this.
+const rounds = 10
+
+// unmoved is the error of a row that the guard refuses, and a look would let
+// through, again and again.
+func (s *Stock) unmoved(id any) error {
+	return fmt.Errorf("%w: %s id %v: it can be read, but the database does not change it: a trigger or a row policy may prevent that", ErrBadRow, s.table.Name, id)
+}
+
 // changeDB changes the row in autocommit.
 func (s *Stock) changeDB(ctx context.Context, db *sqldb.DB, op string, st statement, id any, n int64, refuse refusal) (left int64, err error) {
-	for {
+	for range rounds {
 		var changed *sqldb.Changed
-		err := sqldb.Retry(ctx, sqldb.Policy{}, func(ctx context.Context) (err error) {
+		// Elapsed bounds it: under SERIALIZABLE a crowd fails often.
+		err := sqldb.Retry(ctx, sqldb.Policy{Attempts: math.MaxInt}, func(ctx context.Context) (err error) {
 			changed, err = db.Change(ctx, sqldb.Change{Op: op, Query: st.query, Args: st.args(id, n), Returning: st.returning})
 			return err
 		})
@@ -214,7 +247,7 @@ func (s *Stock) changeDB(ctx context.Context, db *sqldb.DB, op string, st statem
 		case err != nil:
 			return 0, s.explain(id, err)
 		case changed.RowsAffected > 1:
-			return 0, s.ambiguous(id, changed.RowsAffected)
+			return 0, &sqldb.UncertainError{Op: op, Err: s.ambiguous(id, changed.RowsAffected)}
 		case changed.RowsAffected == 1 && st.returning:
 			err := changed.Scan(0, &left)
 			return left, err
@@ -231,11 +264,12 @@ func (s *Stock) changeDB(ctx context.Context, db *sqldb.DB, op string, st statem
 		// Between the refusal and the look somebody has changed the row so that it
 		// would be let through: the look is no refusal, and the guard is asked again.
 	}
+	return 0, s.unmoved(id)
 }
 
 // changeTx changes the row in the caller's transaction.
 func (s *Stock) changeTx(ctx context.Context, tx *sqldb.Tx, st statement, id any, n int64, refuse refusal) (left int64, err error) {
-	for {
+	for range rounds {
 		rows := int64(0)
 		if st.returning {
 			rows, left, err = s.returning(ctx, tx, st, id, n)
@@ -258,6 +292,7 @@ func (s *Stock) changeTx(ctx context.Context, tx *sqldb.Tx, st statement, id any
 			return 0, err
 		}
 	}
+	return 0, s.unmoved(id)
 }
 
 func (s *Stock) returning(ctx context.Context, tx *sqldb.Tx, st statement, id any, n int64) (count, left int64, err error) {
@@ -276,7 +311,7 @@ func (s *Stock) returning(ctx context.Context, tx *sqldb.Tx, st statement, id an
 }
 
 func (s *Stock) ambiguous(id any, rows int64) error {
-	return fmt.Errorf("%w: %s: %d rows have %s %v and were all changed: the column needs a unique key; roll back, or put back", ErrBadRow, s.table.Name, rows, s.table.ID, id)
+	return fmt.Errorf("%w: %s: %d rows have %s %v and were all changed: the column needs a unique key", ErrBadRow, s.table.Name, rows, s.table.ID, id)
 }
 
 // explain says what to do about an error of the database.
@@ -288,6 +323,9 @@ func (s *Stock) explain(id any, err error) error {
 	case sqldb.NoTable:
 		return fmt.Errorf("stock: table %s does not exist where this session looks for it: %w", t.Name, err)
 	case sqldb.NoColumn:
+		if t.Version == "" {
+			return fmt.Errorf("stock: table %s lacks one of the columns %s, %s: %w", t.Name, t.ID, t.Count, err)
+		}
 		return fmt.Errorf("stock: table %s lacks one of the columns %s, %s, %s (sqllock-migrate version-column adds a version): %w", t.Name, t.ID, t.Count, t.Version, err)
 	}
 	return fmt.Errorf("stock: %s id %v: %w", t.Name, id, err)

@@ -4,19 +4,24 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
 	"github.com/sqlnative/locks/internal/dbtest"
 	"github.com/sqlnative/locks/optimistic/stock"
 	"github.com/sqlnative/locks/sqldb"
 	"github.com/sqlnative/locks/sqldb/mysqldb"
+	"github.com/sqlnative/locks/sqldb/pgdb"
 )
 
 func TestMain(m *testing.M) {
@@ -119,7 +124,7 @@ func TestSoldOut(t *testing.T) {
 				if !errors.Is(err, stock.ErrSoldOut) || !errors.As(err, &short) || len(short.Lines) != 1 {
 					t.Fatalf("the answer is %v", err)
 				}
-				if l := short.Lines[0]; l.ID != 10001 || l.Wanted != 4 || l.Left != 3 || short.Table != "t_bonus" {
+				if l := short.Lines[0]; l.ID != int64(10001) || l.Wanted != 4 || l.Left != 3 || short.Table != "t_bonus" {
 					t.Errorf("%+v", short)
 				}
 				if want := "stock: t_bonus: sold out: id 10001: 4 wanted, 3 left"; err.Error() != want {
@@ -310,8 +315,127 @@ func TestAmbiguousID(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		db.MustExec(t, "CREATE TABLE t_bonus (id BIGINT, left_count BIGINT, version BIGINT)",
 			"INSERT INTO t_bonus VALUES (1, 5, 0), (1, 5, 0)")
-		if _, err := open(t, db.DB, table).Take(t.Context(), db.DB, 1, 1); !errors.Is(err, stock.ErrBadRow) {
+		// MySQL and MariaDB see it too late, and must say so.
+		late := db.Kind().InnoDB()
+		s := open(t, db.DB, table)
+		if _, err := s.Take(t.Context(), db.DB, 1, 1); !errors.Is(err, stock.ErrBadRow) || sqldb.Uncertain(err) != late {
+			t.Errorf("Take: %v", err)
+		}
+		if _, err := s.Put(t.Context(), db.DB, 1, 1); !errors.Is(err, stock.ErrBadRow) || sqldb.Uncertain(err) != late {
+			t.Errorf("Put: %v", err)
+		}
+		err := db.InTx(t.Context(), sqldb.TxOptions{}, func(ctx context.Context, tx *sqldb.Tx) error {
+			_, err := s.Take(ctx, tx, 1, 1)
+			return err
+		})
+		if !errors.Is(err, stock.ErrBadRow) {
+			t.Errorf("in a transaction: %v", err)
+		}
+		var sum int64 // both rows, after one Take, one Put and a transaction rolled back
+		if err := db.SQL.QueryRow("SELECT SUM(left_count) FROM t_bonus").Scan(&sum); err != nil || sum != 10 {
+			t.Errorf("the rows hold %d, %v", sum, err)
+		}
+	})
+}
+
+// A count that is no integer is left alone: rounding would give away what is not
+// there.
+func TestNoInteger(t *testing.T) {
+	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		columns := []string{"DECIMAL(10,2)", "DOUBLE PRECISION"}
+		for i, column := range columns {
+			name := fmt.Sprintf("half%d", i)
+			db.MustExec(t, "CREATE TABLE "+name+" (id BIGINT PRIMARY KEY, n "+column+" NOT NULL)", "INSERT INTO "+name+" VALUES (1, 1.5), (2, 3)")
+			s := open(t, db.DB, stock.Table{Name: name, ID: "id", Count: "n"})
+			both(t, db, func(t *testing.T, h sqldb.Handle) {
+				for _, f := range []func(context.Context, sqldb.Handle, any, int64) (int64, error){s.Take, s.Put} {
+					if _, err := f(t.Context(), h, 1, 1); !errors.Is(err, stock.ErrBadRow) {
+						t.Errorf("%s: %v", column, err)
+					}
+				}
+			})
+			if db.Kind() != sqldb.SQLite || i == 0 { // there, 3 in a DOUBLE column is a REAL
+				if left, err := s.Take(t.Context(), db.DB, 2, 1); err != nil || left != 2 {
+					t.Errorf("%s, a whole number: %d, %v", column, left, err)
+				}
+			}
+		}
+	})
+}
+
+// What no signed 64-bit integer can hold is refused, and does not come back as
+// something negative.
+func TestUnsigned(t *testing.T) {
+	dbtest.On(t, []sqldb.Kind{sqldb.MySQL, sqldb.MariaDB}, func(t *testing.T, db *dbtest.DB) {
+		db.MustExec(t, "CREATE TABLE big (id INT PRIMARY KEY, n BIGINT UNSIGNED NOT NULL)", "INSERT INTO big VALUES (1, 9223372036854775800), (2, 18446744073709551615)")
+		s := open(t, db.DB, stock.Table{Name: "big", ID: "id", Count: "n"})
+		both(t, db, func(t *testing.T, h sqldb.Handle) {
+			if left, err := s.Put(t.Context(), h, 1, 100); !errors.Is(err, stock.ErrOverflow) {
+				t.Errorf("Put: %d, %v", left, err)
+			}
+			if left, err := s.Take(t.Context(), h, 2, 1); !errors.Is(err, stock.ErrBadRow) {
+				t.Errorf("Take: %d, %v", left, err)
+			}
+			if left, err := s.Left(t.Context(), h, 2); !errors.Is(err, stock.ErrBadRow) {
+				t.Errorf("Left: %d, %v", left, err)
+			}
+		})
+	})
+}
+
+// A row that can be read and not be changed is no endless loop.
+func TestUnmoved(t *testing.T) {
+	dbtest.On(t, []sqldb.Kind{sqldb.Postgres}, func(t *testing.T, db *dbtest.DB) {
+		bonus(t, db, "5")
+		db.MustExec(t, "CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+			"CREATE TRIGGER stay BEFORE UPDATE ON t_bonus FOR EACH ROW EXECUTE FUNCTION stay()")
+		handle, counter := dbtest.Count(db.DB)
+		s := open(t, handle, table)
+		if _, err := s.Take(t.Context(), handle, 10001, 1); !errors.Is(err, stock.ErrBadRow) {
 			t.Errorf("the answer is %v", err)
+		}
+		if q := counter.Take(); len(q) > 20 {
+			t.Errorf("%d statements", len(q))
+		}
+		err := handle.InTx(t.Context(), sqldb.TxOptions{}, func(ctx context.Context, tx *sqldb.Tx) error {
+			_, err := s.Take(ctx, tx, 10001, 1)
+			return err
+		})
+		if !errors.Is(err, stock.ErrBadRow) {
+			t.Errorf("in a transaction: %v", err)
+		}
+	})
+}
+
+// Under SERIALIZABLE as the database's default a crowd fails often, and is served
+// all the same.
+func TestSerializableCrowd(t *testing.T) {
+	dbtest.On(t, []sqldb.Kind{sqldb.Postgres}, func(t *testing.T, db *dbtest.DB) {
+		s := bonus(t, db, "1000")
+		cfg := db.Pool.Config()
+		cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
+		pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		strict, err := pgdb.New(t.Context(), pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for range goroutines {
+			wg.Go(func() {
+				for range 5 {
+					if _, err := s.Take(t.Context(), strict, 10001, 1); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if left, _ := row(t, db); left != 1000-5*goroutines {
+			t.Errorf("%d left", left)
 		}
 	})
 }
@@ -351,6 +475,8 @@ func TestRefusedBeforeSQL(t *testing.T) {
 		n  int64
 	}{
 		"n 0": {none, 1, 0}, "n -5": {none, 1, -5}, "n MinInt64": {none, 1, math.MinInt64}, "nil id": {none, nil, 1},
+		"float id": {none, 1.9, 1}, "bool id": {none, true, 1}, "time id": {none, time.Now(), 1}, "nil pointer": {none, (*int)(nil), 1},
+		"NULL id": {none, sql.NullInt64{}, 1}, "huge id": {none, uint64(math.MaxUint64), 1}, "struct id": {none, struct{}{}, 1},
 		"nil handle": {nil, 1, 1}, "nil DB": {nilDB, 1, 1}, "nil Tx": {nilTx, 1, 1}, "a pool": {db.Tx(db.SQL), 1, 1}, "another database": {other, 1, 1},
 	}
 	for name, c := range cases {
