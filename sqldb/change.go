@@ -286,7 +286,10 @@ func (db *DB) changeSQLite(ctx context.Context, conn DriverConn, c Change) (*Cha
 	work := func(begin context.Context) (changed *Changed, err error) {
 		tx, err := db.beginImmediate(begin, conn, func() bool { return begin.Err() != nil || state.Load() == abandoned })
 		if err != nil {
-			_ = conn.Close(begin.Err() != nil) // a BEGIN that ctx ended may have been carried out all the same
+			// A BEGIN that ctx ended may have been carried out all the same, and was then
+			// rolled back by Begin, which discards what it is not sure of: no more may be
+			// discarded, for a database in memory ends with its connection.
+			_ = conn.Close(false)
 			if begin.Err() != nil {
 				return nil, notChanged(c.Op, begin.Err())
 			}

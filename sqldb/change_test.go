@@ -2,6 +2,7 @@ package sqldb_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/sqlnative/locks/internal/dbtest"
 	"github.com/sqlnative/locks/sqldb"
+	"github.com/sqlnative/locks/sqldb/sqlitedb"
 )
 
 const start = 1_000_000
@@ -269,4 +271,34 @@ func TestChangeReturning(t *testing.T) {
 			t.Error("a second row was read")
 		}
 	})
+}
+
+// A database in memory ends with its connection: contexts that end at any moment
+// must not have it thrown away.
+func TestChangeInMemory(t *testing.T) {
+	pool, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = pool.Close() }()
+	pool.SetMaxOpenConns(1)
+	handle, err := sqlitedb.New(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := &dbtest.DB{DB: handle, SQL: pool}
+	counter(t, db)
+	applied := int64(0)
+	for range 20_000 {
+		ctx, cancel := context.WithTimeout(t.Context(), rand.N(40*time.Microsecond))
+		if _, err := handle.Change(ctx, decrement()); err == nil {
+			applied++
+		} else if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		cancel()
+	}
+	if got := settled(t, db); got != start-applied || applied == 0 || applied == 20_000 {
+		t.Errorf("left_count is %d after %d", got, applied)
+	}
 }

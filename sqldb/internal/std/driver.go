@@ -142,7 +142,7 @@ func (d *Driver) Begin(ctx context.Context, opts sqldb.TxOptions) (sqldb.DriverT
 	}
 	tx, err := c.Begin(ctx, opts)
 	if err != nil {
-		_ = c.Close(c.doubtful)
+		_ = c.Close(false)
 		return nil, err
 	}
 	return &owning{DriverTx: tx, conn: c}, nil
@@ -191,7 +191,7 @@ func (c *conn) Interrupt(ctx context.Context) error {
 
 // Close gives the connection back, or closes it.
 func (c *conn) Close(discard bool) error {
-	if !discard {
+	if !discard && !c.doubtful {
 		return c.giveBack()
 	}
 	// Closing waits for a call of the driver that has not come back, such as a
