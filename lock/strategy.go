@@ -73,11 +73,14 @@ type Controller struct{ c *core }
 func New(g Grant, s Strategy) (*Lock, *Controller) {
 	c := &core{g: g, s: s, acquired: time.Now()}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
+	l := c.handle() // before the timer, which may end the lock at once
 	if !g.Until.IsZero() {
+		c.mu.Lock()
 		c.until = g.Until
 		c.timer = time.AfterFunc(time.Until(g.Until), func() { _ = c.look() })
+		c.mu.Unlock()
 	}
-	return c.handle(), &Controller{c}
+	return l, &Controller{c}
 }
 
 // Renewed says that the lease can be trusted until then. It cannot bring back a

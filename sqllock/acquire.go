@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	mathrand "math/rand/v2"
@@ -43,19 +44,15 @@ func (l *Locker) Acquire(ctx context.Context, name string, opts ...lock.Option) 
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("lock: %q: %w", name, err)
 	}
-	if err := l.open(); err != nil {
+	if err := l.begin(); err != nil {
 		return nil, fmt.Errorf("lock: %q: %w", name, err)
 	}
+	defer l.done()
 	if again, err := lock.Enter(ctx, l, name, o); again != nil || err != nil {
 		return again, err
 	}
 	begun := time.Now()
-	if !o.NoRenew {
-		if err := l.renew.start(ctx); err != nil {
-			return nil, fmt.Errorf("lock: %q: %w", name, err)
-		}
-	}
-	got, err := l.wait(ctx, name, o, begun)
+	got, err := l.acquire(ctx, name, o, begun)
 	e := lock.Event{Name: name, Took: time.Since(begun), Err: err}
 	if err != nil {
 		o.Trace.Tell(func(t *lock.Trace) func(lock.Event) { return t.Refused }, e)
@@ -66,37 +63,63 @@ func (l *Locker) Acquire(ctx context.Context, name string, opts ...lock.Option) 
 	return got, nil
 }
 
-// wait tries until the lock is granted or the waiting ends.
-func (l *Locker) wait(ctx context.Context, name string, o lock.Options, begun time.Time) (*lock.Lock, error) {
+// errWaited is the cause of a waiting that has taken as long as Wait allows.
+var errWaited = errors.New("waited")
+
+// acquire tries until the lock is granted or the waiting ends: with ctx, with Wait,
+// or with the Locker. Which of them, the cause says.
+func (l *Locker) acquire(ctx context.Context, name string, o lock.Options, begun time.Time) (*lock.Lock, error) {
+	wctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(l.life, func() { cancel(lock.ErrClosed) })()
+	if o.Wait != 0 && o.Wait != lock.Forever {
+		var stop context.CancelFunc
+		wctx, stop = context.WithTimeoutCause(wctx, o.Wait, errWaited)
+		defer stop()
+	}
+	if !o.NoRenew {
+		leave, err := l.renew.enter(wctx)
+		if err != nil {
+			return nil, l.ended(wctx, ctx, name, nil, begun, err)
+		}
+		defer leave()
+	}
+	// A Try looks first: most of those that fail are told so by one plain SELECT, and
+	// on SQLite, which has one write lock for all, none of them waits for whoever has
+	// it.
+	first := o.Wait == 0
 	if o.Wait == 0 {
-		got, held, err := l.try(ctx, name, o)
-		if err != nil || got != nil {
+		got, held, err := l.try(wctx, name, o, first)
+		switch {
+		case err != nil && wctx.Err() != nil:
+			return nil, l.ended(wctx, ctx, name, nil, begun, err)
+		case err != nil || got != nil:
 			return got, err
 		}
 		return nil, held
 	}
-	// The waiting ends with ctx, with Wait, or with the Locker; which of them, its
-	// cause says.
-	wctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(l.life, func() { cancel(lock.ErrClosed) })()
-	if o.Wait != lock.Forever {
-		timer := time.AfterFunc(o.Wait, func() { cancel(errWaited) })
-		defer timer.Stop()
-	}
-	var held *lock.HeldError
+	l.inLine(name, 1)
+	defer l.inLine(name, -1)
 	leave, err := l.queue.Enter(wctx, name)
 	if err != nil {
-		return nil, l.ended(wctx, ctx, name, held, begun)
+		return nil, l.ended(wctx, ctx, name, l.lastSeen(name), begun, err)
 	}
 	defer leave()
-	for {
-		got, refused, err := l.try(wctx, name, o)
+	for held := (*lock.HeldError)(nil); ; first = true {
+		// Later tries look first: whoever tries in vain has the row for a moment on MySQL
+		// and MariaDB, where its holder's renewal then skips it.
+		got, refused, err := l.try(wctx, name, o, first)
 		switch {
 		case got != nil:
+			mine := &lock.HeldError{Name: name, Token: got.Token(), Since: time.Now(), Left: o.TTL}
+			_ = json.Unmarshal([]byte(me(o.Label)), &mine.Holder)
+			l.see(name, mine)
 			return got, nil
 		case err != nil && wctx.Err() != nil:
-			return nil, l.ended(wctx, ctx, name, held, begun)
+			if held == nil { // it came to the head just as its waiting ended
+				held = l.lastSeen(name)
+			}
+			return nil, l.ended(wctx, ctx, name, held, begun, err)
 		case err != nil:
 			return nil, err
 		}
@@ -104,6 +127,7 @@ func (l *Locker) wait(ctx context.Context, name string, o lock.Options, begun ti
 			o.Trace.Tell(func(t *lock.Trace) func(lock.Event) { return t.Waiting }, lock.Event{Name: name, Err: refused})
 		}
 		held = refused
+		l.see(name, held)
 		pause := pollMin + mathrand.N(pollMax-pollMin)
 		if held.Left > 0 && held.Left < pause {
 			pause = held.Left + time.Millisecond
@@ -111,42 +135,93 @@ func (l *Locker) wait(ctx context.Context, name string, o lock.Options, begun ti
 		select {
 		case <-time.After(pause):
 		case <-wctx.Done():
-			return nil, l.ended(wctx, ctx, name, held, begun)
+			return nil, l.ended(wctx, ctx, name, held, begun, nil)
 		}
 	}
 }
 
-// errWaited is the cause of a waiting that has taken as long as Wait allows.
-var errWaited = errors.New("waited")
+// seen is what the head of a queue has seen last: those behind it, who ask the
+// database nothing, tell it when their waiting ends. That may be when the head's
+// does, by the same ctx: so it is kept until nobody waits.
+type seen struct {
+	waiting int
+	held    *lock.HeldError
+	at      time.Time
+}
 
-// ended is the error of a waiting that has ended without the lock.
-func (l *Locker) ended(wctx, ctx context.Context, name string, held *lock.HeldError, begun time.Time) error {
+// inLine counts who waits for a name.
+func (l *Locker) inLine(name string, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.seen[name]
+	if s.waiting += n; s.waiting == 0 {
+		delete(l.seen, name)
+		return
+	}
+	l.seen[name] = s
+}
+
+// see notes what the head has seen.
+func (l *Locker) see(name string, held *lock.HeldError) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.seen[name]
+	s.held, s.at = held, time.Now()
+	l.seen[name] = s
+}
+
+func (l *Locker) lastSeen(name string) *lock.HeldError {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.seen[name]
+	if s.held == nil {
+		return nil
+	}
+	e := *s.held
+	e.Left -= time.Since(s.at)
+	return &e
+}
+
+// ended is the error of a waiting that has ended without the lock. Who holds it is
+// not claimed if the database has not said: it may be that it does not answer, or
+// that no connection could be had, and then nobody need hold it.
+func (l *Locker) ended(wctx, ctx context.Context, name string, held *lock.HeldError, begun time.Time, err error) error {
 	cause := context.Cause(wctx)
 	if errors.Is(cause, lock.ErrClosed) {
 		return fmt.Errorf("lock: %q: %w", name, lock.ErrClosed)
 	}
-	if held == nil { // another goroutine of this process was before us
-		held = &lock.HeldError{Name: name}
-		lctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	waited := errors.Is(cause, errWaited) && ctx.Err() == nil
+	if held == nil && waited { // Wait was too short for one answer: it is asked for once
+		lctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		if seen, err := l.look(lctx, name); err == nil && seen != nil {
-			held = seen
+		held, _ = l.look(lctx, name)
+	}
+	if held == nil {
+		if err == nil || !waited && !errors.Is(err, ctx.Err()) {
+			err = errors.Join(ctx.Err(), err)
 		}
+		if l.db.Driver().MaxConns() == 1 {
+			err = fmt.Errorf("%w (the pool has one connection: a transaction of the caller's own may have it)", err)
+		}
+		return fmt.Errorf("lock: %q: not had after %v: %w", name, time.Since(begun).Round(time.Millisecond), err)
 	}
 	e := *held
 	e.Waited = time.Since(begun)
-	if !errors.Is(cause, errWaited) {
+	if !waited {
 		e.Err = ctx.Err()
 	}
 	return &e
 }
 
-// try asks the database, and answers the lock, or who holds it.
-func (l *Locker) try(ctx context.Context, name string, o lock.Options) (*lock.Lock, *lock.HeldError, error) {
-	for skipped := 0; ; {
-		got, err := l.take(ctx, name, o)
-		if got != nil || err != nil {
-			return got, nil, err
+// try asks the database, and answers the lock, or who holds it. first says to look
+// at the row before trying to take it.
+func (l *Locker) try(ctx context.Context, name string, o lock.Options, first bool) (*lock.Lock, *lock.HeldError, error) {
+	for skipped := 0; ; first = false {
+		if !first {
+			got, err := l.take(ctx, name, o)
+			if got != nil || err != nil {
+				return got, nil, err
+			}
 		}
 		held, err := l.look(ctx, name)
 		switch {
@@ -158,7 +233,7 @@ func (l *Locker) try(ctx context.Context, name string, o lock.Options) (*lock.Lo
 			}
 		case held.Left > 0:
 			return nil, held, nil
-		default:
+		case !first:
 			// Free, and yet it was skipped: somebody's transaction is at it, most likely
 			// for as long as a commit takes.
 			if skipped++; skipped == skippedTries {
@@ -171,25 +246,15 @@ func (l *Locker) try(ctx context.Context, name string, o lock.Options) (*lock.Lo
 
 // take runs the statement that takes; nil if it took nothing.
 func (l *Locker) take(ctx context.Context, name string, o lock.Options) (*lock.Lock, error) {
-	h := &held{l: l, name: name, owner: rand.Text(), ttl: o.TTL, atMost: o.AtMost, noRenew: o.NoRenew, trace: o.Trace}
+	h := &held{l: l, name: name, owner: rand.Text(), ttl: o.TTL, want: o.TTL, atMost: o.AtMost, noRenew: o.NoRenew, trace: o.Trace}
 	v := values{"name": l.text(name), "owner": l.text(h.owner), "ttl": h.lease().Microseconds(), "hold": o.HoldAtLeast.Microseconds(), "holder": me(o.Label)}
 	c := sqldb.Change{
 		Op: "acquire " + name, Query: l.sql.acquire.query, Args: l.sql.acquire.args(v), Returning: l.sql.returning,
 		Settle: func(ctx context.Context, db *sqldb.DB) (*sqldb.Changed, bool, error) {
 			return l.settle(ctx, name, h.owner)
 		},
-		Late: func(ctx context.Context, c *sqldb.Changed) {
-			if token, ok := l.token(c); ok {
-				l.giveBack(ctx, name, h.owner, token)
-			}
-		},
 	}
-	var changed *sqldb.Changed
-	err := sqldb.Retry(ctx, sqldb.Policy{}, func(ctx context.Context) (err error) {
-		h.sent = time.Now()
-		changed, err = l.db.Change(ctx, c)
-		return err
-	})
+	changed, err := l.attended(ctx, h, c)
 	if err != nil {
 		return nil, l.explain(name, err)
 	}
@@ -197,7 +262,7 @@ func (l *Locker) take(ctx context.Context, name string, o lock.Options) (*lock.L
 	if !ok {
 		return nil, nil
 	}
-	h.token = token
+	h.token, h.first = token, h.sent
 	back := func(err error) (*lock.Lock, error) {
 		l.giveBack(context.WithoutCancel(ctx), name, h.owner, token)
 		return nil, err
@@ -206,13 +271,73 @@ func (l *Locker) take(ctx context.Context, name string, o lock.Options) (*lock.L
 	case ctx.Err() != nil: // a ctx that is done wins over a grant
 		return back(ctx.Err())
 	case !time.Now().Before(h.trusted()):
-		return back(fmt.Errorf("lock: %q was granted, but the answer took %v of a lease of %v, and was given back: %w", name, sinceSent(h.sent), o.TTL, context.DeadlineExceeded))
+		return back(fmt.Errorf("lock: %q was granted, but the answer took %v of a lease of %v, and was given back: %w",
+			name, time.Since(h.sent).Round(time.Millisecond), o.TTL, context.DeadlineExceeded))
 	}
 	h.handle, h.ctrl = lock.New(lock.Grant{Name: name, Owner: h.owner, Token: token, Scope: l, Until: h.trusted(), Trace: o.Trace}, h)
 	if err := l.keep(h); err != nil {
 		return nil, err
 	}
 	return h.handle, nil
+}
+
+// attended runs the statement that takes, and lets the caller go at once when ctx
+// ends: what is granted then is given back. Close waits for that.
+func (l *Locker) attended(ctx context.Context, h *held, c sqldb.Change) (changed *sqldb.Changed, err error) {
+	run := func() (sent time.Time, changed *sqldb.Changed, err error) {
+		err = sqldb.Retry(ctx, sqldb.Policy{}, func(ctx context.Context) (err error) {
+			sent = time.Now()
+			changed, err = l.db.Change(ctx, c)
+			return err
+		})
+		return sent, changed, err
+	}
+	if l.db.Kind() == sqldb.SQLite { // it returns at once by itself
+		h.sent, changed, err = run()
+		return changed, err
+	}
+	type answer struct {
+		sent    time.Time
+		changed *sqldb.Changed
+		err     error
+	}
+	done := make(chan answer, 1)
+	var left atomic.Bool // whoever sets it first has the answer: the caller by leaving, or the statement
+	l.work()
+	go func() {
+		defer l.done()
+		sent, changed, err := run()
+		if left.CompareAndSwap(false, true) {
+			done <- answer{sent, changed, err}
+			return
+		}
+		if err != nil {
+			return
+		}
+		if token, ok := l.token(changed); ok {
+			l.giveBack(ctx, h.name, h.owner, token)
+		}
+	}()
+	select {
+	case a := <-done:
+		h.sent = a.sent
+		return a.changed, a.err
+	case <-ctx.Done():
+	}
+	// A statement that was not sent yet, because no connection could be had, says so
+	// when ctx ends: that is worth a moment.
+	select {
+	case a := <-done:
+		h.sent = a.sent
+		return a.changed, a.err
+	case <-time.After(20 * time.Millisecond):
+	}
+	if left.CompareAndSwap(false, true) {
+		return nil, ctx.Err()
+	}
+	a := <-done
+	h.sent = a.sent
+	return a.changed, a.err
 }
 
 // token reads the token of a grant.
@@ -230,7 +355,9 @@ func (l *Locker) token(c *sqldb.Changed) (token int64, ok bool) {
 func (l *Locker) settle(ctx context.Context, name, owner string) (*sqldb.Changed, bool, error) {
 	var token int64
 	st := l.sql.settle
-	err := l.db.QueryRow(ctx, st.query, st.args(values{"name": l.text(name), "owner": l.text(owner)})...).Scan(&token)
+	err := l.read(ctx, func(ctx context.Context) error {
+		return l.db.QueryRow(ctx, st.query, st.args(values{"name": l.text(name), "owner": l.text(owner)})...).Scan(&token)
+	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, false, nil
 	}
@@ -244,8 +371,6 @@ func (l *Locker) settle(ctx context.Context, name, owner string) (*sqldb.Changed
 // giveBack releases a grant that nobody wants, for a bounded time; else it is left
 // to its TTL.
 func (l *Locker) giveBack(ctx context.Context, name, owner string, token int64) {
-	l.tasks.Add(1)
-	defer l.tasks.Done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lock.ReleaseBound)
 	defer cancel()
 	_ = l.free(ctx, name, owner, token)
@@ -253,12 +378,27 @@ func (l *Locker) giveBack(ctx context.Context, name, owner string, token int64) 
 
 // look reads who holds the row; nil if there is no row.
 func (l *Locker) look(ctx context.Context, name string) (*lock.HeldError, error) {
+	var e *lock.HeldError
+	err := l.read(ctx, func(ctx context.Context) (err error) {
+		e, err = l.lookOn(ctx, l.db, l.sql.look, name)
+		return err
+	})
+	return e, err
+}
+
+// read repeats a read that the server refuses: as a database default, SERIALIZABLE
+// on PostgreSQL may do that to a single SELECT.
+func (l *Locker) read(ctx context.Context, f func(ctx context.Context) error) error {
+	return sqldb.Retry(ctx, sqldb.Policy{}, f)
+}
+
+// lookOn is look where st runs.
+func (l *Locker) lookOn(ctx context.Context, on sqldb.Handle, st stmt, name string) (*lock.HeldError, error) {
 	e := &lock.HeldError{Name: name}
 	var owner, holder *string
 	var since *time.Time
 	var left int64
-	st := l.sql.look
-	err := l.db.QueryRow(ctx, st.query, st.args(values{"name": l.text(name)})...).Scan(&owner, &e.Token, &holder, &since, &left)
+	err := on.QueryRow(ctx, st.query, st.args(values{"name": l.text(name)})...).Scan(&owner, &e.Token, &holder, &since, &left)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -296,3 +436,6 @@ func (l *Locker) explain(name string, err error) error {
 	}
 	return fmt.Errorf("lock: %q: %w", name, err)
 }
+
+// noRows reports whether a query has answered that there is no row.
+func noRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }

@@ -64,22 +64,31 @@ func (l *Locker) ForceRelease(ctx context.Context, name string, token int64) err
 		return err
 	}
 	st := l.sql.force
-	c, err := l.db.Change(ctx, sqldb.Change{Op: "force the release of " + name, Query: st.query, Args: st.args(values{"name": l.text(name), "token": token})})
-	switch {
-	case err != nil:
-		return l.explain(name, err)
-	case c.RowsAffected > 0:
-		return nil
+	for skipped := 0; ; {
+		c, err := l.db.Change(ctx, sqldb.Change{Op: "force the release of " + name, Query: st.query, Args: st.args(values{"name": l.text(name), "token": token})})
+		switch {
+		case err != nil:
+			return l.explain(name, err)
+		case c.RowsAffected > 0:
+			return nil
+		}
+		held, err := l.look(ctx, name)
+		switch {
+		case err != nil:
+			return err
+		case held == nil || held.Token != token || held.Left <= 0:
+			return fmt.Errorf("%w: %q is not held with token %d", lock.ErrLost, name, token)
+		}
+		// It is, and was skipped: a renewal has it for a moment, a guard for longer.
+		if skipped++; skipped == forceTries {
+			return held
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
-	held, err := l.look(ctx, name)
-	switch {
-	case err != nil:
-		return err
-	case held != nil && held.Token == token && held.Left > 0:
-		return held
-	}
-	return fmt.Errorf("%w: %q is not held with token %d", lock.ErrLost, name, token)
 }
+
+// forceTries is how often ForceRelease tries a row that it has skipped.
+const forceTries = 10
 
 // GC removes the rows of locks that have been free for longer than olderThan, and
 // returns how many. Tokens go on growing: they begin at the clock's microseconds. A
@@ -89,23 +98,61 @@ func (l *Locker) GC(ctx context.Context, olderThan time.Duration) (removed int64
 	if olderThan < time.Minute {
 		return 0, fmt.Errorf("%w: GC: olderThan is %v; it has to be at least a minute", lock.ErrInvalid, olderThan)
 	}
+	return l.gc(ctx, olderThan)
+}
+
+func (l *Locker) gc(ctx context.Context, olderThan time.Duration) (removed int64, err error) {
 	st := l.sql.gc
+	age := values{"age": olderThan.Microseconds()}
 	for {
-		c, err := l.db.Change(ctx, sqldb.Change{Op: "gc", Query: st.query, Args: st.args(values{"age": olderThan.Microseconds()})})
+		query, args, full := st.query, st.args(age), false
+		if l.sql.gcRows != nil {
+			rows, err := l.oldRows(ctx, st, age)
+			if err != nil || len(rows) == 0 {
+				return removed, err
+			}
+			full = len(rows) == gcBatch
+			query, args = l.sql.gcRows(rows, olderThan.Microseconds())
+		}
+		var c *sqldb.Changed
+		err := sqldb.Retry(ctx, sqldb.Policy{}, func(ctx context.Context) (err error) {
+			c, err = l.db.Change(ctx, sqldb.Change{Op: "gc", Query: query, Args: args})
+			return err
+		})
 		if err != nil {
 			return removed, l.explain("*", err)
 		}
 		removed += c.RowsAffected
-		if c.RowsAffected < 1000 {
+		// Rows that are skipped are found again: what removes none of them ends it.
+		if c.RowsAffected == 0 || c.RowsAffected < gcBatch && !full {
 			return removed, nil
 		}
 	}
 }
 
+// oldRows reads the keys of rows that have long been free.
+func (l *Locker) oldRows(ctx context.Context, st stmt, age values) ([]rowKey, error) {
+	rows, err := l.db.Query(ctx, st.query, st.args(age)...)
+	if err != nil {
+		return nil, l.explain("*", err)
+	}
+	defer func() { _ = rows.Close() }()
+	var all []rowKey
+	for rows.Next() {
+		var r rowKey
+		if err := rows.Scan(&r.name, &r.slot); err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, rows.Err()
+}
+
 // Attach makes a handle of a lock that is held already, by another process or an
 // earlier life of this one, from its name, owner and token. It is not renewed from
-// here, unless Extend is called: it lasts as long as its lease was when it was looked
-// at, or as whoever renews it makes it last and this handle does not know.
+// here: the handle lasts as long as the lease was when it was looked at, though
+// whoever renews it may make it last longer, and Extend makes it last, but only where
+// nobody else renews it any more. Close leaves it alone.
 // [lock.ErrLost]: it is not held under that identity.
 func (l *Locker) Attach(ctx context.Context, name, owner string, token int64) (*lock.Lock, error) {
 	if err := lock.CheckName(name); err != nil {
@@ -114,9 +161,10 @@ func (l *Locker) Attach(ctx context.Context, name, owner string, token int64) (*
 	if owner == "" || token <= 0 {
 		return nil, fmt.Errorf("%w: Attach of %q: owner %q, token %d", lock.ErrInvalid, name, owner, token)
 	}
-	if err := l.open(); err != nil {
+	if err := l.begin(); err != nil {
 		return nil, fmt.Errorf("lock: %q: %w", name, err)
 	}
+	defer l.done()
 	sent := time.Now()
 	c, ours, err := l.settle(ctx, name, owner)
 	if err != nil {
@@ -126,23 +174,14 @@ func (l *Locker) Attach(ctx context.Context, name, owner string, token int64) (*
 		got, ok := l.token(c)
 		ours = ok && got == token
 	}
-	held1, err := l.look(ctx, name)
+	row, err := l.look(ctx, name)
 	switch {
 	case err != nil:
 		return nil, err
-	case !ours || held1 == nil || held1.Token != token || held1.Left <= 0:
+	case !ours || row == nil || row.Token != token || row.Left <= 0:
 		return nil, fmt.Errorf("%w: %q is not held by owner %s with token %d", lock.ErrLost, name, shorten(owner), token)
 	}
-	h := &held{l: l, name: name, owner: owner, token: token, noRenew: true, sent: sent, ttl: held1.Left, trace: l.trace}
+	h := &held{l: l, name: name, owner: owner, token: token, noRenew: true, sent: sent, first: sent, ttl: row.Left, want: row.Left, trace: l.trace}
 	h.handle, h.ctrl = lock.New(lock.Grant{Name: name, Owner: owner, Token: token, Scope: l, Until: h.trusted(), Trace: l.trace}, h)
-	l.mu.Lock()
-	closed := l.closed
-	if !closed {
-		l.held[h] = struct{}{}
-	}
-	l.mu.Unlock()
-	if closed { // not released: it is another's to release
-		return nil, fmt.Errorf("lock: %q: %w", name, lock.ErrClosed)
-	}
 	return h.handle, nil
 }

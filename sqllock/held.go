@@ -2,10 +2,9 @@ package sqllock
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/sqlnative/locks/lock"
@@ -23,12 +22,20 @@ type held struct {
 	ctrl        *lock.Controller
 	trace       *lock.Trace
 
-	// sent and ttl are changed by renewals, under the renewer's mutex once the lock is
-	// known to it. first is when the grant was sent.
-	sent  time.Time
+	// first is when the grant was sent.
 	first time.Time
-	ttl   time.Duration
-	retry time.Time // a renewal has failed, or the row was skipped: try again then
+
+	// What follows is changed by renewals, under the renewer's mutex once the lock is
+	// known to it. The lease that can be trusted was asked for at sent, and is ttl
+	// long; the next one that is asked for is want long.
+	sent      time.Time
+	ttl, want time.Duration
+	least     time.Duration // the shortest lease that was asked for without an answer; 0: none
+	retry     time.Time     // a renewal has failed, or the row was skipped: try again then
+	skips     int           // how often the row was skipped, one after the other
+	waiters   []chan extension
+
+	extending sync.Mutex // held while a statement of Extend runs, for a lock that is not renewed
 }
 
 var _ lock.Strategy = (*held)(nil)
@@ -42,17 +49,54 @@ func (h *held) lease() time.Duration {
 }
 
 // trusted is until when the lease that was asked for at h.sent can be trusted.
+//
+// A statement without an answer may still be carried out, by a server that was
+// paused, after a later one that gave a longer lease: so once a short lease was asked
+// for without an answer, no longer one is trusted.
 func (h *held) trusted() time.Time {
-	if h.first.IsZero() {
-		h.first = h.sent
+	ttl := h.ttl
+	if h.least > 0 {
+		ttl = min(ttl, h.least)
 	}
-	until := lock.TrustedUntil(h.sent, h.ttl)
+	until := lock.TrustedUntil(h.sent, ttl)
 	if h.atMost > 0 {
 		if end := lock.TrustedUntil(h.first, h.atMost); end.Before(until) {
 			return end
 		}
 	}
 	return until
+}
+
+// unsure notes that a lease of ttl was asked for, and no answer came.
+func (h *held) unsure(ttl time.Duration) {
+	if h.least == 0 || ttl < h.least {
+		h.least = ttl
+	}
+}
+
+// dueAt is when the lock is to be renewed: when a third of its TTL has passed, or
+// a little after an attempt that failed.
+func (h *held) dueAt() time.Time {
+	if len(h.waiters) > 0 {
+		return h.sent
+	}
+	at := h.sent.Add(h.ttl / 3)
+	if h.retry.After(at) {
+		return h.retry
+	}
+	return at
+}
+
+// pause is how soon a renewal that has failed is tried again.
+func (h *held) pause() time.Duration { return min(max(h.ttl/30, 10*time.Millisecond), time.Second) }
+
+// finished reports whether no renewal can make the lock last longer: AtMost ends it
+// first, or it has ended.
+func (h *held) finished(now time.Time) bool {
+	if !now.Before(h.trusted()) {
+		return true
+	}
+	return h.atMost > 0 && !h.sent.Add(h.ttl).Before(h.first.Add(h.atMost))
 }
 
 func (h *held) values() values {
@@ -65,22 +109,56 @@ func (h *held) Lost() {
 	h.l.remove(h)
 }
 
-// Release frees the row.
+// Release frees the row. What the database has not answered when ctx ends comes to
+// its end by itself. It is forgotten in any case: nothing renews it any more.
 func (h *held) Release(ctx context.Context) error {
-	h.l.renew.remove(h) // also waits for a renewal that is under way
-	err := h.l.free(ctx, h.name, h.owner, h.token)
-	if err == nil || errors.Is(err, lock.ErrLost) || ctx.Err() != nil {
-		h.l.remove(h)
+	defer h.l.remove(h)
+	if c := closingOf(ctx); c != nil {
+		if err := c.enter(); err != nil {
+			return err
+		}
+		defer c.leave()
+		ctx = c.ctx
 	}
-	return err
+	h.l.renew.remove(ctx, h)
+	if h.l.db.Kind() == sqldb.SQLite { // it returns at once by itself, and a goroutine would cost a tenth of the pair
+		return h.l.free(ctx, h.name, h.owner, h.token)
+	}
+	done := make(chan error, 1)
+	h.l.work()
+	go func() {
+		defer h.l.done()
+		done <- h.l.free(ctx, h.name, h.owner, h.token)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	// Its own words say more, if they come at once.
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(10 * time.Millisecond):
+		return fmt.Errorf("the database has not answered: %w", ctx.Err())
+	}
 }
+
+// How long a release that was skipped goes on trying: whoever tries in vain has the
+// row for a moment on MySQL and MariaDB, and with many of them it is rarely alone; a
+// guard has it for longer, and is not waited for.
+const (
+	pinnedAfter = 300 * time.Millisecond
+	maxPause    = 20 * time.Millisecond
+)
 
 // free releases by identity, as often as it may help until ctx ends.
 func (l *Locker) free(ctx context.Context, name, owner string, token int64) error {
 	st := l.sql.release
 	v := values{"name": l.text(name), "owner": l.text(owner), "token": token}
 	unsure := false // a statement without an answer may have freed it
-	for skipped := 0; ; {
+	var skipped time.Time
+	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
 		c, err := l.db.Change(ctx, sqldb.Change{Op: "release " + name, Query: st.query, Args: st.args(v)})
 		switch {
 		case err == nil && c.RowsAffected > 0:
@@ -94,9 +172,9 @@ func (l *Locker) free(ctx context.Context, name, owner string, token int64) erro
 				return nil // an earlier statement, whose answer did not come, has freed it
 			case !ours:
 				return lock.ErrLost
-			}
-			// Ours, and skipped: a guard of our own pins it on MySQL and MariaDB.
-			if skipped++; skipped == skippedTries {
+			case skipped.IsZero():
+				skipped = time.Now()
+			case time.Since(skipped) > pinnedAfter:
 				return errors.New("a transaction pins the row, most likely a guard of its own that has not ended")
 			}
 		case sqldb.Uncertain(err):
@@ -107,7 +185,7 @@ func (l *Locker) free(ctx context.Context, name, owner string, token int64) erro
 		if ctx.Err() != nil {
 			return errors.Join(ctx.Err(), err)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 
@@ -119,107 +197,9 @@ func (h *held) ReleaseIn(ctx context.Context, tx *sqldb.Tx) error {
 	case err != nil:
 		return h.l.explain(h.name, err)
 	case res.RowsAffected == 0:
-		return lock.ErrLost
+		return h.lostOrStale(ctx, tx)
 	}
-	h.l.renew.remove(h)
+	h.l.renew.remove(ctx, h)
 	h.l.remove(h)
 	return nil
 }
-
-// Extend makes the lease ttl long from now.
-func (h *held) Extend(ctx context.Context, ttl time.Duration) (time.Time, error) {
-	l := h.l
-	if h.atMost > 0 {
-		return time.Time{}, fmt.Errorf("lock: %q was acquired with AtMost, and cannot be extended: %w", h.name, errors.ErrUnsupported)
-	}
-	st := l.sql.extend
-	v := h.values()
-	v["ttl"] = ttl.Microseconds()
-	for try := 1; ; try++ {
-		sent := time.Now()
-		c, err := l.db.Change(ctx, sqldb.Change{Op: "extend " + h.name, Query: st.query, Args: st.args(v)})
-		if err != nil {
-			return time.Time{}, l.explain(h.name, err)
-		}
-		if c.RowsAffected > 0 {
-			return l.renew.extended(h, sent, ttl), nil
-		}
-		switch _, ours, err := l.settle(ctx, h.name, h.owner); {
-		case err != nil:
-			return time.Time{}, l.explain(h.name, err)
-		case !ours:
-			return time.Time{}, lock.ErrLost
-		case try == skippedTries:
-			return time.Time{}, fmt.Errorf("lock: %q: a transaction pins the row, most likely a guard of its own that has not ended; its lease stays as it is", h.name)
-		}
-		time.Sleep(300 * time.Microsecond)
-	}
-}
-
-// Guard pins the row in the caller's transaction.
-func (h *held) Guard(ctx context.Context, tx *sqldb.Tx) error {
-	l := h.l
-	if nested(tx) {
-		return fmt.Errorf("%w: Guard of %q: a nested transaction of pgx is a savepoint, and rolling back to it would drop the guard: use the outermost one", lock.ErrInvalid, h.name)
-	}
-	v := h.values()
-	if st := l.sql.guardWrite; st.query != "" {
-		res, err := tx.Exec(ctx, st.query, st.args(v)...)
-		if err != nil {
-			return l.explain(h.name, err)
-		}
-		if res.RowsAffected == 0 {
-			return h.lostOrStale(ctx)
-		}
-	} else if ours, err := h.read(ctx, tx, l.sql.guard); err != nil {
-		return l.explain(h.name, err)
-	} else if !ours {
-		return h.lostOrStale(ctx)
-	}
-	if st := l.sql.snapshot; st.query != "" {
-		ours, err := h.read(ctx, tx, st)
-		if err != nil {
-			return l.explain(h.name, err)
-		}
-		if !ours {
-			return fmt.Errorf("%w: %q", lock.ErrStaleSnapshot, h.name)
-		}
-	}
-	return nil
-}
-
-// read reports whether the transaction sees the row as ours.
-func (h *held) read(ctx context.Context, tx *sqldb.Tx, st stmt) (bool, error) {
-	var owner string
-	var token int64
-	err := tx.QueryRow(ctx, st.query, st.args(h.values())...).Scan(&owner, &token)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// lostOrStale is why a transaction does not see the row as ours: PostgreSQL shows a
-// REPEATABLE READ transaction the row as it was when it began.
-func (h *held) lostOrStale(ctx context.Context) error {
-	if h.l.db.Kind() != sqldb.Postgres {
-		return lock.ErrLost
-	}
-	_, ours, err := h.l.settle(ctx, h.name, h.owner)
-	switch {
-	case err != nil:
-		return h.l.explain(h.name, err)
-	case ours:
-		return fmt.Errorf("%w: %q", lock.ErrStaleSnapshot, h.name)
-	}
-	return lock.ErrLost
-}
-
-// nested reports whether tx is one of pgx's nested transactions.
-func nested(tx *sqldb.Tx) bool {
-	n, ok := tx.Driver().(interface{ Nested() bool })
-	return ok && n.Nested()
-}
-
-// shorten is for errors: a holder's text that somebody else has written.
-func shorten(s string) string { return strings.ToValidUTF8(s[:min(len(s), 200)], "?") }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"time"
+	"unicode/utf8"
 
 	"github.com/sqlnative/locks/internal/schema"
 	"github.com/sqlnative/locks/internal/waitq"
@@ -27,14 +27,16 @@ type Locker struct {
 	queue waitq.Queue
 	renew renewer
 
-	life  context.Context // ends with Close: waiters give up
-	end   context.CancelCauseFunc
-	tasks sync.WaitGroup // what gives back a grant that came too late
+	life context.Context // ends with Close: waiters give up
+	end  context.CancelCauseFunc
 
 	mu      sync.Mutex
-	closed  bool // no new work
+	closed  bool          // no new work
+	busy    int           // pieces of work under way: Acquires, releases, the renewer
+	calm    chan struct{} // closed when busy is 0, for Close
 	held    map[*held]struct{}
-	allGone chan struct{} // closed when held is empty, for Shutdown
+	allGone chan struct{}   // closed when held is empty, for Shutdown
+	seen    map[string]seen // what the head of a queue has seen last
 }
 
 var _ lock.Locker = (*Locker)(nil)
@@ -65,9 +67,9 @@ func New(ctx context.Context, db *sqldb.DB, opts ...lock.Option) (*Locker, error
 	if err != nil {
 		return nil, fmt.Errorf("sqllock: asking the server whether it is replicated: %w", err)
 	}
-	l := &Locker{db: db, sql: statementsFor(db, replicated), base: opts, trace: o.Trace, held: map[*held]struct{}{}}
+	l := &Locker{db: db, sql: statementsFor(db, replicated), base: opts, trace: o.Trace, held: map[*held]struct{}{}, seen: map[string]seen{}}
 	l.life, l.end = context.WithCancelCause(context.Background())
-	l.renew.l = l
+	l.renew.l, l.renew.locks, l.renew.starting = l, map[*held]struct{}{}, make(chan struct{}, 1)
 	return l, nil
 }
 
@@ -93,17 +95,28 @@ func replicated(ctx context.Context, db *sqldb.DB) (bool, error) {
 	return on, rows.Err()
 }
 
-// me describes this process to people.
+// me describes this process to people. Control characters take six characters
+// each in JSON: what would be too long for the column loses the end of its label.
 func me(label string) string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = ""
 	}
-	b, err := json.Marshal(lock.Holder{Host: host, PID: os.Getpid(), Label: label})
-	if err != nil {
-		panic("sqllock: " + err.Error()) // strings and an integer
+	for h := (lock.Holder{Host: host, PID: os.Getpid(), Label: label}); ; {
+		b, err := json.Marshal(h)
+		if err != nil {
+			panic("sqllock: " + err.Error()) // strings and an integer
+		}
+		switch {
+		case len(b) <= schema.MaxHolder:
+			return string(b)
+		case h.Label == "":
+			h.Host = ""
+			continue
+		}
+		_, last := utf8.DecodeLastRuneInString(h.Label)
+		h.Label = h.Label[:len(h.Label)-last]
 	}
-	return string(b)
 }
 
 // text is a name or an owner as the column wants it: bytes where it is VARBINARY.
@@ -146,81 +159,3 @@ func (l *Locker) remove(h *held) {
 		l.allGone = nil
 	}
 }
-
-// open says whether new work is taken.
-func (l *Locker) open() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return lock.ErrClosed
-	}
-	return nil
-}
-
-// Close releases what is held, for at most 5 s in all; what could not be released
-// by then is left to its TTL. Holders see [lock.ErrReleased]; those who wait get
-// [lock.ErrClosed], and so does every later Acquire. When it returns, nothing of the
-// Locker is running, and its connection is back in the pool. Safe to call twice.
-func (l *Locker) Close() error {
-	l.mu.Lock()
-	l.closed = true
-	var all []*held
-	for h := range l.held {
-		all = append(all, h)
-	}
-	l.mu.Unlock()
-	l.end(lock.ErrClosed)
-
-	ctx, cancel := context.WithTimeout(context.Background(), lock.ReleaseBound)
-	defer cancel()
-	// A few at a time: a thousand releases need not take a thousand connections.
-	errs := make(chan error, len(all))
-	places := make(chan struct{}, 8)
-	for _, h := range all {
-		places <- struct{}{}
-		go func() {
-			defer func() { <-places }()
-			err := h.handle.Release(ctx)
-			if errors.Is(err, lock.ErrLost) {
-				err = nil // its holder has been told
-			}
-			errs <- err
-		}()
-	}
-	var failed error
-	for range all {
-		failed = errors.Join(failed, <-errs)
-	}
-	l.renew.stop()
-	l.tasks.Wait()
-	return failed
-}
-
-// Shutdown takes no new work, and keeps renewing what is held until all of it is
-// released, or ctx ends; then it closes the Locker. It returns ctx's error if that
-// is what ended it, joined with what Close says.
-func (l *Locker) Shutdown(ctx context.Context) error {
-	l.mu.Lock()
-	l.closed = true
-	l.end(lock.ErrClosed)
-	var gone chan struct{}
-	if len(l.held) > 0 {
-		if l.allGone == nil {
-			l.allGone = make(chan struct{})
-		}
-		gone = l.allGone
-	}
-	l.mu.Unlock()
-	var err error
-	if gone != nil {
-		select {
-		case <-gone:
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
-	}
-	return errors.Join(err, l.Close())
-}
-
-// sinceSent is for errors: how long ago, rounded.
-func sinceSent(t time.Time) time.Duration { return time.Since(t).Round(time.Millisecond) }

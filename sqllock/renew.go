@@ -17,45 +17,97 @@ const (
 	// idle is how long the renewer waits for another lock before it ends, and its
 	// connection goes back.
 	idle = time.Second
+	// grace is how long Close lets a renewal that is under way come to its end.
+	grace = time.Second
 )
 
 // renewer renews the locks of a Locker: one goroutine, one connection, one
-// statement for all that are due. It runs from just before the first lock until
-// there has been none for a while.
+// statement for all that are due. It runs from just before the first lock, or the
+// first that waits for one, until there has been none for a while.
 type renewer struct {
 	l *Locker
 
-	starting sync.Mutex // held while the goroutine is being started
+	starting chan struct{} // capacity 1: full while the goroutine is being started
 
-	mu      sync.Mutex
-	locks   map[*held]struct{}
-	flying  map[*held]struct{} // the batch whose renewal is under way
-	landed  chan struct{}      // closed when that has ended
-	wake    chan struct{}      // capacity 1: something has changed; nil: it is not running
-	quit    chan struct{}
-	stopped chan struct{} // closed when the goroutine has ended
-	used    time.Time     // when it was last needed
-	closed  bool
-
-	conn *sqldb.Conn // the goroutine's own
+	mu     sync.Mutex
+	locks  map[*held]struct{}
+	flight *flight   // the batch whose renewal is under way
+	run    *run      // the goroutine; nil: it is not running
+	users  int       // Acquires under way, which may bring a lock
+	used   time.Time // when it was last needed
+	next   time.Time // until when it sleeps, if it does
+	closed bool
 }
 
-// start makes sure that the goroutine runs, with a connection of its own: had
-// before the lock, it cannot be missing when the first renewal is due.
-func (r *renewer) start(ctx context.Context) error {
+// run is one life of the goroutine. Its connection is its own: a goroutine that is
+// about to end must not give back the connection of the one that follows it.
+type run struct {
+	r       *renewer
+	conn    *sqldb.Conn // nil: none was to be had, or the pool has but one
+	wake    chan struct{}
+	quit    chan struct{}
+	stopped chan struct{}
+	ctx     context.Context // ends when a renewal that is under way is to be given up
+	cancel  context.CancelFunc
+}
+
+// flight is a batch whose renewal is under way.
+type flight struct {
+	batch  []renewal
+	limit  time.Time     // when the statement is given up
+	landed chan struct{} // closed when it has ended
+}
+
+// renewal is one lock of a batch, with what the statement says about it.
+type renewal struct {
+	*held
+	ttl     time.Duration
+	waiters []chan extension
+}
+
+func (f *flight) has(h *held) bool {
+	return f != nil && slices.ContainsFunc(f.batch, func(m renewal) bool { return m.held == h })
+}
+
+// enter makes sure that the goroutine runs, with a connection of its own, until
+// leave is called: had before the lock, the connection cannot be missing when the
+// first renewal is due, and had before the waiting, it is not given back meanwhile.
+func (r *renewer) enter(ctx context.Context) (leave func(), err error) {
 	r.mu.Lock()
-	r.used = time.Now()
-	running := r.wake != nil || r.closed
+	r.users++
 	r.mu.Unlock()
-	if running {
+	leave = func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.users--
+		r.used = time.Now()
+	}
+	if err := r.start(ctx); err != nil {
+		leave()
+		return nil, err
+	}
+	return leave, nil
+}
+
+func (r *renewer) running() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.run != nil || r.closed
+}
+
+// start starts the goroutine if it does not run. Who comes while another waits for
+// the connection waits for that one, but no longer than its own ctx.
+func (r *renewer) start(ctx context.Context) error {
+	if r.running() {
 		return nil
 	}
-	r.starting.Lock()
-	defer r.starting.Unlock()
-	r.mu.Lock()
-	running = r.wake != nil || r.closed
-	r.mu.Unlock()
-	if running {
+	select {
+	case r.starting <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("no connection for the renewals could be had from the pool: %w", ctx.Err())
+	}
+	defer func() { <-r.starting }()
+	if r.running() {
 		return nil
 	}
 	var conn *sqldb.Conn
@@ -65,72 +117,63 @@ func (r *renewer) start(ctx context.Context) error {
 			return err
 		}
 	}
+	g := &run{r: r, conn: conn, wake: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{})}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		if conn != nil {
-			_ = conn.Close()
-		}
+		g.cancel()
+		g.putConn(false)
 		return nil
 	}
-	r.conn, r.used = conn, time.Now()
-	r.wake, r.quit, r.stopped = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	go r.run(r.wake, r.quit, r.stopped)
+	r.run, r.next = g, time.Time{}
+	r.l.work()
+	go g.loop()
 	return nil
 }
 
-// add has a lock renewed.
+// add has a lock renewed. The goroutine runs: the Acquire that brings the lock has
+// entered.
 func (r *renewer) add(h *held) {
 	r.mu.Lock()
-	if r.locks == nil {
-		r.locks = map[*held]struct{}{}
-	}
+	defer r.mu.Unlock()
 	r.locks[h] = struct{}{}
-	running := r.wake != nil
-	if running {
+	// Else it wakes in time by itself: a lock that is held for a moment wakes nobody.
+	if h.dueAt().Before(r.next) {
 		r.signal()
 	}
-	r.mu.Unlock()
-	if !running { // it had ended while the lock was waited for
-		ctx, cancel := context.WithDeadline(context.Background(), h.sent.Add(h.ttl/3))
-		defer cancel()
-		if r.start(ctx) != nil {
-			r.startPoor()
-		}
-	}
 }
 
-// startPoor starts the goroutine without a connection of its own.
-func (r *renewer) startPoor() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.wake != nil || r.closed {
+// signal wakes the goroutine. r.mu is held.
+func (r *renewer) signal() {
+	if r.run == nil {
 		return
 	}
-	r.wake, r.quit, r.stopped = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	go r.run(r.wake, r.quit, r.stopped)
-}
-
-func (r *renewer) signal() {
 	select {
-	case r.wake <- struct{}{}:
+	case r.run.wake <- struct{}{}:
 	default:
 	}
 }
 
 // remove ends the renewal of a lock, and returns when no renewal of it is under
-// way: on MySQL and MariaDB a release skips a row that is just being renewed.
-func (r *renewer) remove(h *held) {
+// way, or ctx has ended: on MySQL and MariaDB a release skips a row that is just
+// being renewed.
+func (r *renewer) remove(ctx context.Context, h *held) {
 	r.mu.Lock()
 	delete(r.locks, h)
+	h.answer(time.Time{}, lock.ErrReleased)
 	r.used = time.Now()
 	var landed chan struct{}
-	if _, flies := r.flying[h]; flies {
-		landed = r.landed
+	if r.flight.has(h) {
+		landed = r.flight.landed
 	}
 	r.mu.Unlock()
-	if landed != nil {
-		<-landed // bounded by the renewal's own deadline
+	if landed == nil {
+		return
+	}
+	select {
+	case <-landed:
+	case <-ctx.Done():
 	}
 }
 
@@ -139,309 +182,142 @@ func (r *renewer) forget(h *held) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.locks, h)
+	h.answer(time.Time{}, lock.ErrLost)
 }
 
-// extended notes a lease that [held.Extend] has made, and returns until when it can
-// be trusted.
-func (r *renewer) extended(h *held, sent time.Time, ttl time.Duration) time.Time {
+// stop ends the goroutine, and waits for it until ctx ends. A renewal that is under
+// way has a moment to come to its end; then it is given up.
+func (r *renewer) stop(ctx context.Context) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	h.sent, h.ttl = sent, ttl
-	if r.wake != nil {
-		r.signal()
-	}
-	return h.trusted()
-}
-
-// stop ends the goroutine, and waits for it.
-func (r *renewer) stop() {
-	r.mu.Lock()
-	quit, stopped := r.quit, r.stopped
-	r.quit, r.closed = nil, true
+	r.closed = true
+	g := r.run
+	r.run = nil
 	r.mu.Unlock()
-	if quit != nil {
-		close(quit)
+	if g == nil {
+		return
 	}
-	if stopped != nil {
-		<-stopped
+	close(g.quit)
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-g.stopped:
+		return
+	case <-timer.C:
+	}
+	g.cancel()
+	select {
+	case <-g.stopped:
+	case <-ctx.Done():
 	}
 }
 
-// run renews until it is told to quit, or has had nothing to do for a while.
-func (r *renewer) run(wake, quit, stopped chan struct{}) {
-	defer close(stopped)
-	defer r.putConn(false)
+// loop renews until it is told to quit, or has had nothing to do for a while.
+func (g *run) loop() {
+	defer g.r.l.done()
+	defer close(g.stopped)
+	defer g.cancel()
+	defer g.putConn(false)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		due, next := r.due()
-		if len(due) > 0 {
-			r.renew(due)
-			continue
+		select {
+		case <-g.quit:
+			return
+		default:
 		}
-		if next.IsZero() {
-			next = time.Now().Add(idle)
+		f, next := g.r.due()
+		if f != nil {
+			g.renew(f)
+			continue
 		}
 		timer.Reset(time.Until(next))
 		select {
-		case <-quit:
+		case <-g.quit:
 			return
-		case <-wake:
+		case <-g.wake:
 		case <-timer.C:
-			if r.ended() {
+			if g.ended() {
 				return
 			}
 		}
 	}
 }
 
-// ended lets the goroutine end if there is nothing to renew; add starts another.
-func (r *renewer) ended() bool {
+// ended lets the goroutine end if there is nothing to renew, and nobody who may
+// bring something; enter starts another.
+func (g *run) ended() bool {
+	r := g.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.locks) > 0 || time.Since(r.used) < idle {
+	if len(r.locks) > 0 || r.users > 0 || time.Since(r.used) < idle || r.run != g {
 		return false
 	}
-	r.wake, r.quit, r.stopped = nil, nil, nil
+	r.run = nil
 	return true
 }
 
-// dueAt is when the lock is to be renewed: when a third of its TTL has passed, or
-// a little after an attempt that failed.
-func (h *held) dueAt() time.Time {
-	at := h.sent.Add(h.ttl / 3)
-	if h.retry.After(at) {
-		return h.retry
-	}
-	return at
-}
-
-// due returns the locks to be renewed now, or when the next one is. With one that
-// is due go all that will be within half their interval: so locks that were had at
-// different times come together in one statement.
-func (r *renewer) due() (due []*held, next time.Time) {
+// due makes a batch of the locks to be renewed now; nil, and when the next one is,
+// if there is none. With one that is due go all that will be within half their
+// interval: so locks that were had at different times come together in one
+// statement. Rows that were skipped go apart, so that a lock whose end is near
+// because a transaction pins it hurries no others.
+func (r *renewer) due() (f *flight, next time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	any := false
+	var any, apart bool
 	for h := range r.locks {
+		if h.finished(now) {
+			continue
+		}
 		at := h.dueAt()
-		any = any || !at.After(now)
+		if !at.After(now) {
+			any, apart = true, h.skips > 0 && (apart || !any)
+		}
 		if next.IsZero() || at.Before(next) {
 			next = at
 		}
 	}
 	if !any {
+		if next.IsZero() {
+			next = now.Add(idle)
+		}
+		r.next = next
 		return nil, next
 	}
+	var batch []*held
 	for h := range r.locks {
-		if h.dueAt().Sub(now) <= h.ttl/6 {
-			due = append(due, h)
+		if h.finished(now) || h.skips > 0 != apart || h.dueAt().Sub(now) > h.ttl/6 || apart && h.dueAt().After(now) {
+			continue
 		}
+		batch = append(batch, h)
 	}
-	slices.SortFunc(due, func(a, b *held) int { return a.sent.Compare(b.sent) })
-	return due[:min(len(due), maxBatch)], next
-}
-
-// fly notes which renewals are under way, until the function that it returns is
-// called.
-func (r *renewer) fly(batch []*held) (land func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.flying, r.landed = make(map[*held]struct{}, len(batch)), make(chan struct{})
+	slices.SortFunc(batch, func(a, b *held) int { return a.sent.Compare(b.sent) })
+	batch = batch[:min(len(batch), maxBatch)]
+	// It is noted here, under the same lock, which are under way: a release that came
+	// between would not wait for the renewal, and skip the row.
+	f = &flight{limit: now.Add(lock.ReleaseBound), landed: make(chan struct{})}
 	for _, h := range batch {
-		r.flying[h] = struct{}{}
-	}
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.flying = nil
-		close(r.landed)
-	}
-}
-
-// renew renews a batch by one statement. How long that may take, the first lease
-// to run out says.
-func (r *renewer) renew(batch []*held) {
-	sent := time.Now()
-	r.mu.Lock()
-	limit := sent.Add(lock.ReleaseBound)
-	for _, h := range batch {
-		if until := h.trusted(); until.Before(limit) {
-			limit = until
-		}
-	}
-	r.mu.Unlock()
-	ctx, cancel := context.WithDeadline(context.Background(), limit)
-	defer cancel()
-	land := r.fly(batch)
-	renewed, missing, err := r.ask(ctx, batch)
-	land()
-	if err != nil {
-		r.putConn(true)
-		r.failed(batch, sent, err)
-		r.takeConn()
-		return
-	}
-	for _, h := range renewed {
-		r.mu.Lock()
-		_, still := r.locks[h]
-		if still {
-			h.sent, h.retry = sent, time.Time{}
-		}
+		f.batch = append(f.batch, renewal{h, h.want, h.waiters})
+		h.waiters = nil
+		// Half of what is left: if the connection is dead, there is time for another.
 		until := h.trusted()
-		r.mu.Unlock()
-		if still && h.ctrl.Renewed(until) {
-			h.trace.Tell(func(t *lock.Trace) func(lock.Event) { return t.Renewed }, lock.Event{Name: h.name, Token: h.token, Took: time.Since(sent)})
+		if half := now.Add(max(until.Sub(now)/2, min(20*time.Millisecond, until.Sub(now)))); half.Before(f.limit) {
+			f.limit = half
 		}
 	}
-	for _, h := range missing.lost {
-		r.mu.Lock()
-		_, still := r.locks[h]
-		r.mu.Unlock()
-		if still {
-			h.ctrl.Lose("the row is another's: its lease had run out, or somebody has taken it away", nil)
-		}
-	}
-	if len(missing.skipped) > 0 {
-		r.failed(missing.skipped, sent, fmt.Errorf("the row is pinned by a transaction, most likely a guard"))
-	}
+	r.flight = f
+	return f, next
 }
 
-// failed has locks tried again soon; their own deadline ends that.
-func (r *renewer) failed(batch []*held, sent time.Time, err error) {
-	for _, h := range batch {
-		r.mu.Lock()
-		pause := min(max(h.ttl/30, 10*time.Millisecond), time.Second)
-		h.retry = time.Now().Add(pause)
-		r.mu.Unlock()
-		h.trace.Tell(func(t *lock.Trace) func(lock.Event) { return t.RenewFailed }, lock.Event{Name: h.name, Token: h.token, Took: time.Since(sent), Err: err})
-	}
-}
-
-// unrenewed are the locks of a batch that were not renewed.
-type unrenewed struct{ lost, skipped []*held }
-
-type key struct {
-	name  string
-	token int64
-}
-
-// runner is where a renewal runs: the renewer's connection, or the pool if it has
-// but one.
-type runner interface {
-	Exec(ctx context.Context, query string, args ...any) (sqldb.Result, error)
-	Query(ctx context.Context, query string, args ...any) (*sqldb.Rows, error)
-}
-
-func (r *renewer) runner() runner {
-	if r.conn != nil {
-		return r.conn
-	}
-	return r.l.db
-}
-
-// ask sends the renewal, and finds out what became of each.
-func (r *renewer) ask(ctx context.Context, batch []*held) (renewed []*held, missing unrenewed, err error) {
-	byKey := make(map[key]*held, len(batch))
-	for _, h := range batch {
-		byKey[key{h.name, h.token}] = h
-	}
-	began := time.Now()
-	query, args := r.l.sql.renew(batch)
-	if !r.l.sql.returning {
-		res, err := r.runner().Exec(ctx, query, args...)
-		if err != nil {
-			return nil, missing, err
-		}
-		if int(res.RowsAffected) == len(batch) {
-			return batch, missing, nil
-		}
-		// Some were not. Those that were have at least their TTL left, less what has
-		// passed since: by the database's clock, and by ours for the time between.
-		left := map[key]time.Duration{}
-		query, args = r.l.sql.renewed(batch)
-		err = r.rows(ctx, query, args, 3, func(k key, us int64) { left[k] = time.Duration(us) * time.Microsecond })
-		if err != nil {
-			return nil, missing, err
-		}
-		passed := time.Since(began)
-		for k, h := range byKey {
-			switch l, ours := left[k]; {
-			case !ours:
-				missing.lost = append(missing.lost, h)
-			case l >= h.lease()-passed:
-				renewed = append(renewed, h)
-			default:
-				missing.skipped = append(missing.skipped, h)
-			}
-		}
-		return renewed, missing, nil
-	}
-	err = r.rows(ctx, query, args, 2, func(k key, _ int64) {
-		if h := byKey[k]; h != nil {
-			renewed = append(renewed, h)
-			delete(byKey, k)
-		}
-	})
-	if err != nil || len(byKey) == 0 {
-		return renewed, missing, err
-	}
-	ours := map[key]bool{}
-	query, args = r.l.sql.renewed(batch)
-	if err := r.rows(ctx, query, args, 2, func(k key, _ int64) { ours[k] = true }); err != nil {
-		return nil, missing, err
-	}
-	for k, h := range byKey {
-		if ours[k] {
-			missing.skipped = append(missing.skipped, h)
-		} else {
-			missing.lost = append(missing.lost, h)
-		}
-	}
-	return renewed, missing, nil
-}
-
-// rows reads name, token and, if there are three columns, a number.
-func (r *renewer) rows(ctx context.Context, query string, args []any, columns int, f func(key, int64)) error {
-	rows, err := r.runner().Query(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var k key
-		var n int64
-		dest := []any{&k.name, &k.token, &n}
-		if err := rows.Scan(dest[:columns]...); err != nil {
-			return err
-		}
-		f(k, n)
-	}
-	return rows.Err()
-}
-
-// takeConn takes the renewer's connection out of the pool, unless the pool has but
-// one. It is had while the lock is young; if it cannot be had, the pool serves.
-func (r *renewer) takeConn() {
-	if r.conn != nil || r.l.db.Driver().MaxConns() == 1 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if c, err := r.l.db.Conn(ctx); err == nil {
-		r.conn = c
-	}
-}
-
-func (r *renewer) putConn(discard bool) {
-	if r.conn == nil {
+func (g *run) putConn(discard bool) {
+	if g.conn == nil {
 		return
 	}
 	if discard {
-		_ = r.conn.Discard()
+		_ = g.conn.Discard()
 	} else {
-		_ = r.conn.Close()
+		_ = g.conn.Close()
 	}
-	r.conn = nil
+	g.conn = nil
 }

@@ -14,8 +14,9 @@ type statements struct {
 	acquire stmt
 	// look reads who holds the row, and for how long, without a lock.
 	look stmt
-	// touch makes the row, free, if it is missing.
-	touch stmt
+	// touch makes the row, free, if it is missing; touchTx does so in the caller's
+	// transaction.
+	touch, touchTx stmt
 	// release frees the row if it is ours. releaseTx does so in the caller's
 	// transaction.
 	release, releaseTx stmt
@@ -23,24 +24,36 @@ type statements struct {
 	extend stmt
 	// settle reads the token under which owner holds the row.
 	settle stmt
-	// guard pins the row in the caller's transaction and reads it; guardWrite, where
-	// it is not empty, is what pins instead on servers that certify writes only, or
-	// have one lock for all. snapshot reads the row as the transaction sees it.
+	// guard pins the row in the caller's transaction and reads it; snapshot reads it as
+	// the transaction sees it; guardWrite writes it, on servers that certify writes
+	// only, or have one lock for all. Each that is not empty is run, in this order.
 	guard, guardWrite, snapshot stmt
 	// acquireTx takes the row for the caller's transaction, waiting for others at it;
-	// tryTx does not wait.
-	acquireTx, tryTx stmt
+	// tryTx does not wait. Where takeTx is not empty, they lock the row and read what
+	// look reads; versionTx then reads it as the transaction sees it, and takeTx takes it.
+	acquireTx, tryTx, takeTx, versionTx stmt
 	// list reads all rows; force frees one whoever holds it; gc removes rows that have
-	// long been free.
+	// long been free, at most gcBatch. Where gcRows is not nil, gc only reads their keys,
+	// and gcRows makes the statement that removes those of them that are still so.
 	list, force, gc stmt
+	gcRows          func(rows []rowKey, age int64) (query string, args []any)
 
 	// renew makes the statement that renews many, and renewed the one that reads what
 	// has become of them.
-	renew, renewed func(batch []*held) (query string, args []any)
+	renew, renewed func(batch []renewal) (query string, args []any)
 	// returning says that acquire and renew answer rows; else the token comes as
 	// LAST_INSERT_ID, and renew only counts.
 	returning bool
 }
+
+// rowKey is a row's primary key.
+type rowKey struct {
+	name string
+	slot int64
+}
+
+// gcBatch is how many rows one statement of GC removes.
+const gcBatch = 1000
 
 // stmt is a statement with the names of its arguments, in order.
 type stmt struct {

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/sqlnative/locks/sqldb"
@@ -38,14 +39,14 @@ SET ` + set)
 	in := func(arg string) string { return now + " + INTERVAL {" + arg + "} MICROSECOND" }
 	const left = "TIMESTAMPDIFF(MICROSECOND, " + now + ", GREATEST(expires_at, hold_until))"
 	const free = "name = {name} AND slot = 0 AND $free"
-	take := func(token string) string {
-		return token + ", l.owner = NULL, l.acquired_at = $now, l.freed_at = $now, l.expires_at = $epoch, l.waited_since = NULL, l.holder = {holder}"
-	}
+	const look = `SELECT owner, token, holder, acquired_at, ` + left + ` FROM $locks WHERE name = {name} AND slot = 0`
+	const old = "GREATEST(expires_at, hold_until, COALESCE(freed_at, $epoch)) < $now - INTERVAL {age} MICROSECOND"
 	s := statements{
 		acquire: skipping(free, "$token, l.owner = {owner}, l.acquired_at = $now, l.freed_at = NULL, l.waited_since = NULL, l.expires_at = "+
 			in("ttl")+", l.hold_until = "+in("hold")+", l.holder = {holder}"),
-		look:      sql(`SELECT owner, token, holder, acquired_at, ` + left + ` FROM $locks WHERE name = {name} AND slot = 0`),
+		look:      sql(look),
 		touch:     sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}, $now)`),
+		touchTx:   sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}, $now) ON DUPLICATE KEY UPDATE slot = slot`),
 		settle:    sql(`SELECT token FROM $locks WHERE name = {name} AND slot = 0 AND owner = {owner} AND expires_at > $epoch`),
 		release:   skipping("$mine", "l.expires_at = $epoch, l.freed_at = $now"),
 		releaseTx: sql(`UPDATE $locks SET expires_at = $epoch, freed_at = $now WHERE $mine`),
@@ -53,23 +54,38 @@ SET ` + set)
 		guard:     sql(`SELECT owner, token FROM $locks WHERE $mine LOCK IN SHARE MODE`),
 		// What a plain read of the transaction shows: if it is not what the locking read
 		// showed, the transaction's snapshot is from before the lock was had.
-		snapshot: sql(`SELECT owner, token FROM $locks WHERE $mine`),
-		// In the caller's transaction LAST_INSERT_ID would stay in the caller's session.
-		acquireTx: sql(`UPDATE $locks l SET ` + take("$plain") + ` WHERE ` + free),
-		tryTx:     skipping(free, take("$plain")),
-		list:      sql(`SELECT name, owner, token, holder, acquired_at, ` + left + ` FROM $locks WHERE slot = 0 AND NOT ($free) ORDER BY name`),
+		snapshot:  sql(`SELECT owner, token FROM $locks WHERE $mine`),
+		acquireTx: sql(look + ` FOR UPDATE`),
+		tryTx:     sql(look + ` FOR UPDATE SKIP LOCKED`),
+		versionTx: sql(`SELECT token, CAST(expires_at AS CHAR) FROM $locks WHERE name = {name} AND slot = 0`),
+		// No LAST_INSERT_ID: it would stay in the caller's session.
+		takeTx: sql(`UPDATE $locks l SET $plain, l.owner = NULL, l.acquired_at = $now, l.freed_at = $now, l.expires_at = $epoch, l.waited_since = NULL, l.holder = {holder}
+WHERE ` + free),
+		list: sql(`SELECT name, owner, token, holder, acquired_at, ` + left + ` FROM $locks WHERE slot = 0 AND NOT ($free) ORDER BY name`),
 		force: skipping("name = {name} AND slot = 0 AND token = {token} AND NOT ($free)",
 			"$plain, l.owner = NULL, l.expires_at = $epoch, l.hold_until = $epoch, l.freed_at = $now"),
-		gc: sql(`DELETE l FROM (SELECT name, slot FROM $locks WHERE GREATEST(expires_at, hold_until, COALESCE(freed_at, $epoch)) < $now - INTERVAL {age} MICROSECOND LIMIT 1000 FOR UPDATE SKIP LOCKED) d
-STRAIGHT_JOIN $locks l ON l.name = d.name AND l.slot = d.slot`),
+		// A search that locks would lock all that it passes, and the gaps between, until
+		// the statement ends: so the search only reads.
+		gc: sql(`SELECT name, slot FROM $locks WHERE ` + old + ` LIMIT ` + strconv.Itoa(gcBatch)),
+	}
+	s.gcRows = func(rows []rowKey, age int64) (string, []any) {
+		args := make([]any, 0, 2*len(rows)+1)
+		for _, r := range rows {
+			args = append(args, []byte(r.name), r.slot)
+		}
+		st := sql(`DELETE l FROM (SELECT l.name, l.slot FROM (SELECT ? AS name, ? AS slot` + strings.Repeat(" UNION ALL SELECT ?, ?", len(rows)-1) + `) m
+STRAIGHT_JOIN $locks l FORCE INDEX (PRIMARY) ON l.name = m.name AND l.slot = m.slot WHERE ` + strings.NewReplacer("expires_at", "l.expires_at", "hold_until", "l.hold_until", "freed_at", "l.freed_at").Replace(old) + ` LIMIT 1000000 FOR UPDATE SKIP LOCKED) d
+STRAIGHT_JOIN $locks l ON l.name = d.name AND l.slot = d.slot`)
+		return st.query, append(args, age)
 	}
 	if replicated {
+		s.guard = sql(`SELECT owner, token FROM $locks WHERE $mine FOR UPDATE`)
 		s.guardWrite = sql(`UPDATE $locks SET expires_at = expires_at + INTERVAL 1 MICROSECOND WHERE $mine`)
 	}
 	// The batch is a UNION: MySQL refuses to lock rows joined with a JSON_TABLE, and
 	// MariaDB waits for them there. FORCE INDEX: a small table would be scanned, and
 	// rows of others locked.
-	batch := func(all []*held) (string, []any) {
+	batch := func(all []renewal) (string, []any) {
 		var b strings.Builder
 		args := make([]any, 0, 5*len(all))
 		for i, h := range all {
@@ -86,12 +102,12 @@ STRAIGHT_JOIN $locks l ON l.name = d.name AND l.slot = d.slot`),
 		}
 		return "(" + b.String() + ") m STRAIGHT_JOIN " + table + " l FORCE INDEX (PRIMARY) ON l.name = m.name AND l.slot = 0 AND l.owner = m.owner AND l.token = m.token AND l.expires_at > " + epoch, args
 	}
-	s.renew = func(all []*held) (string, []any) {
+	s.renew = func(all []renewal) (string, []any) {
 		from, args := batch(all)
 		return "UPDATE (SELECT l.name, l.slot, m.ttl, m.most FROM " + from + " LIMIT 1000000 FOR UPDATE SKIP LOCKED) d STRAIGHT_JOIN " + table +
 			" u ON u.name = d.name AND u.slot = d.slot SET u.expires_at = LEAST(" + now + " + INTERVAL d.ttl MICROSECOND, COALESCE(u.acquired_at + INTERVAL d.most MICROSECOND, " + now + " + INTERVAL d.ttl MICROSECOND))", args
 	}
-	s.renewed = func(all []*held) (string, []any) {
+	s.renewed = func(all []renewal) (string, []any) {
 		from, args := batch(all)
 		return "SELECT l.name, l.token, TIMESTAMPDIFF(MICROSECOND, " + now + ", l.expires_at) FROM " + from, args
 	}

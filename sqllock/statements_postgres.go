@@ -1,7 +1,8 @@
 package sqllock
 
 import (
-	"encoding/json"
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/sqlnative/locks/sqldb"
@@ -19,9 +20,10 @@ import (
 // Renewal and release are plain UPDATEs of columns that are in no key: they pass a
 // guard.
 //
-// An acquisition must be durable: a session with synchronous_commit=off is raised
-// for this statement. A release need not be: losing it in a crash costs the next
-// holder a TTL, never safety. Both by set_config(.., true), which ends with the
+// An acquisition must be durable, and so must a longer lease, which its holder
+// trusts: a session with synchronous_commit=off is raised for these statements. A
+// release need not be: losing it in a crash costs the next holder a TTL, never
+// safety. Both by set_config(.., true), which ends with the
 // statement's own transaction.
 func postgres(table string) statements {
 	sql := func(text string) stmt {
@@ -51,15 +53,17 @@ UPDATE $locks l SET owner = {owner}::text, token = $token, acquired_at = $now, f
 	expires_at = ` + in("ttl") + `, hold_until = ` + in("hold") + `, holder = {holder}::text
 FROM free WHERE l.name = free.name AND l.slot = free.slot
 RETURNING l.token`),
-		look:   sql(`SELECT l.owner, l.token, l.holder, l.acquired_at, ` + left + ` FROM $locks l WHERE l.name = {name}::text AND l.slot = 0`),
-		touch:  sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}::text, $now) ON CONFLICT (name, slot) DO NOTHING`),
-		settle: sql(`SELECT l.token FROM $locks l WHERE l.name = {name}::text AND l.slot = 0 AND l.owner = {owner}::text AND l.expires_at > $epoch`),
+		look:    sql(`SELECT l.owner, l.token, l.holder, l.acquired_at, ` + left + ` FROM $locks l WHERE l.name = {name}::text AND l.slot = 0`),
+		touch:   sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}::text, $now) ON CONFLICT (name, slot) DO NOTHING`),
+		touchTx: sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}::text, $now) ON CONFLICT (name, slot) DO NOTHING`),
+		settle:  sql(`SELECT l.token FROM $locks l WHERE l.name = {name}::text AND l.slot = 0 AND l.owner = {owner}::text AND l.expires_at > $epoch`),
 		release: sql(`WITH soft AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
 UPDATE $locks l SET expires_at = $epoch, freed_at = $now FROM soft
 WHERE l.name = {name}::text AND l.slot = 0 AND l.owner = {owner}::text AND l.token = {token}::bigint AND l.expires_at > $epoch`),
 		releaseTx: sql(`UPDATE $locks l SET expires_at = $epoch, freed_at = $now
 WHERE l.name = {name}::text AND l.slot = 0 AND l.owner = {owner}::text AND l.token = {token}::bigint AND l.expires_at > $epoch`),
-		extend: sql(`UPDATE $locks l SET expires_at = ` + in("ttl") + `
+		extend: sql(`WITH ` + durable + `
+UPDATE $locks l SET expires_at = ` + in("ttl") + ` FROM durable
 WHERE l.name = {name}::text AND l.slot = 0 AND l.owner = {owner}::text AND l.token = {token}::bigint AND l.expires_at > $epoch`),
 		guard: sql(`SELECT l.owner, l.token FROM $locks l
 WHERE l.name = {name}::text AND l.slot = 0 AND l.owner = {owner}::text AND l.token = {token}::bigint AND l.expires_at > $epoch FOR KEY SHARE`),
@@ -72,41 +76,53 @@ UPDATE $locks l SET owner = NULL, token = $token, expires_at = $epoch, hold_unti
 FROM it WHERE l.name = it.name AND l.slot = it.slot`),
 		gc: sql(`DELETE FROM $locks WHERE (name, slot) IN (
 	SELECT l.name, l.slot FROM $locks l
-	WHERE greatest(l.expires_at, l.hold_until, l.freed_at) < $now - {age}::bigint * interval '1 microsecond' ORDER BY l.name, l.slot LIMIT 1000 FOR UPDATE SKIP LOCKED)`),
-		renew: func(all []*held) (string, []any) {
+	WHERE greatest(l.expires_at, l.hold_until, l.freed_at) < $now - {age}::bigint * interval '1 microsecond' ORDER BY l.name, l.slot LIMIT ` + strconv.Itoa(gcBatch) + ` FOR UPDATE SKIP LOCKED)`),
+		renew: func(all []renewal) (string, []any) {
 			// Rows of several names are only ever locked SKIP LOCKED: two such statements
 			// that met in opposite orders would deadlock.
-			return `WITH mine AS (
-	SELECT l.name, l.slot, m.ttl, m.most FROM ` + batch + ` JOIN ` + table + ` l ON ` + mine + ` FOR NO KEY UPDATE OF l SKIP LOCKED)
+			return `WITH ` + durable + `, mine AS (
+	SELECT l.name, l.slot, m.ttl, m.most FROM durable, ` + batch + ` JOIN ` + table + ` l ON ` + mine + ` FOR NO KEY UPDATE OF l SKIP LOCKED)
 UPDATE ` + table + ` l SET expires_at = least(clock_timestamp() + mine.ttl * interval '1 microsecond', l.acquired_at + mine.most * interval '1 microsecond')
 FROM mine WHERE l.name = mine.name AND l.slot = mine.slot RETURNING l.name, l.token`, []any{asJSON(all)}
 		},
-		renewed: func(all []*held) (string, []any) {
-			return `SELECT l.name, l.token FROM ` + batch + ` JOIN ` + table + ` l ON ` + mine, []any{asJSON(all)}
+		renewed: func(all []renewal) (string, []any) {
+			return `SELECT l.name, l.token, 0 FROM ` + batch + ` JOIN ` + table + ` l ON ` + mine, []any{asJSON(all)}
 		},
 	}
 }
 
 // asJSON is a batch as one argument, which every driver can send.
-func asJSON(all []*held) string {
-	type member struct {
-		Name  string `json:"name"`
-		Owner string `json:"owner"`
-		Token int64  `json:"token"`
-		TTL   int64  `json:"ttl"`
-		Most  *int64 `json:"most"`
-	}
-	list := make([]member, len(all))
-	for i, h := range all {
-		list[i] = member{h.name, h.owner, h.token, h.ttl.Microseconds(), nil}
-		if h.atMost > 0 {
-			most := h.atMost.Microseconds()
-			list[i].Most = &most
+//
+// It is not encoding/json that writes it: that escapes U+2028, and a database whose
+// encoding is not UTF-8 refuses such an escape (22P05), and with it the renewal of
+// all. Here only ASCII is escaped.
+func asJSON(all []renewal) string {
+	var b strings.Builder
+	text := func(s string) {
+		b.WriteByte('"')
+		for i := 0; i < len(s); i++ {
+			switch c := s[i]; {
+			case c == '"' || c == '\\':
+				b.WriteByte('\\')
+				b.WriteByte(c)
+			case c < ' ':
+				fmt.Fprintf(&b, `\u%04x`, c)
+			default:
+				b.WriteByte(c)
+			}
 		}
+		b.WriteByte('"')
 	}
-	b, err := json.Marshal(list)
-	if err != nil {
-		panic("sqllock: " + err.Error()) // strings and integers
+	for i, h := range all {
+		b.WriteString(map[bool]string{true: `[{"name":`, false: `,{"name":`}[i == 0])
+		text(h.name)
+		b.WriteString(`,"owner":`)
+		text(h.owner)
+		fmt.Fprintf(&b, `,"token":%d,"ttl":%d`, h.token, h.ttl.Microseconds())
+		if h.atMost > 0 {
+			fmt.Fprintf(&b, `,"most":%d`, h.atMost.Microseconds())
+		}
+		b.WriteByte('}')
 	}
-	return string(b)
+	return b.String() + "]"
 }

@@ -1,6 +1,7 @@
 package sqllock
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/sqlnative/locks/sqldb"
@@ -8,7 +9,8 @@ import (
 
 // sqlite: there is one write lock for the whole file, so every changing statement
 // runs between BEGIN IMMEDIATE and COMMIT, nothing is ever skipped, and a guard
-// holds that one lock. The clock is the machine's, in milliseconds.
+// holds that one lock: renewal, release and a try of a free row wait for it, as for
+// any transaction that writes; a try of a held row only reads. The clock is the machine's, in milliseconds.
 func sqlite(table string) statements {
 	const now = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 	sql := func(text string) stmt {
@@ -28,6 +30,7 @@ WHERE name = {name} AND slot = 0 AND $free RETURNING token`)
 WHERE name = {name} AND slot = 0 AND $free RETURNING token`),
 		look:      sql(`SELECT owner, token, holder, acquired_at, ` + left + ` FROM $locks WHERE name = {name} AND slot = 0`),
 		touch:     sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}, $now) ON CONFLICT (name, slot) DO NOTHING`),
+		touchTx:   sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}, $now) ON CONFLICT (name, slot) DO NOTHING`),
 		settle:    sql(`SELECT token FROM $locks WHERE name = {name} AND slot = 0 AND owner = {owner} AND expires_at > 0`),
 		release:   sql(`UPDATE $locks SET expires_at = 0, freed_at = $now WHERE $mine`),
 		releaseTx: sql(`UPDATE $locks SET expires_at = 0, freed_at = $now WHERE $mine`),
@@ -40,13 +43,14 @@ WHERE name = {name} AND slot = 0 AND $free RETURNING token`),
 		list:       sql(`SELECT name, owner, token, holder, acquired_at, ` + left + ` FROM $locks WHERE slot = 0 AND NOT ($free) ORDER BY name`),
 		force: sql(`UPDATE $locks SET owner = NULL, token = $token, expires_at = 0, hold_until = 0, freed_at = $now
 WHERE name = {name} AND slot = 0 AND token = {token} AND NOT ($free)`),
-		gc: sql(`DELETE FROM $locks WHERE max(expires_at, hold_until, coalesce(freed_at, 0)) < $now - {age}`),
-		renew: func(all []*held) (string, []any) {
+		gc: sql(`DELETE FROM $locks WHERE (name, slot) IN (
+	SELECT name, slot FROM $locks WHERE max(expires_at, hold_until, coalesce(freed_at, 0)) < $now - {age} LIMIT ` + strconv.Itoa(gcBatch) + `)`),
+		renew: func(all []renewal) (string, []any) {
 			return `UPDATE ` + table + ` AS l SET expires_at = min(` + now + ` + m.ttl, coalesce(l.acquired_at + m.most, 9223372036854775807))
 FROM ` + batch + ` WHERE ` + mine + ` RETURNING name, token`, []any{asJSON(all)}
 		},
-		renewed: func(all []*held) (string, []any) {
-			return `SELECT l.name, l.token FROM ` + batch + ` JOIN ` + table + ` l ON ` + mine, []any{asJSON(all)}
+		renewed: func(all []renewal) (string, []any) {
+			return `SELECT l.name, l.token, 0 FROM ` + batch + ` JOIN ` + table + ` l ON ` + mine, []any{asJSON(all)}
 		},
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -13,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sqlnative/locks/internal/dbtest"
+	"github.com/sqlnative/locks/migrations"
 	"github.com/sqlnative/locks/sqldb"
 )
 
@@ -46,7 +49,7 @@ func rows(t *testing.T, stdout string) map[string]row {
 }
 
 // On every database the naive way oversells, by the barrier and not by luck, and
-// the guarded one serves exactly as many as there are gifts; in one process and in
+// the others serve exactly as many as there are gifts; in one process and in
 // several.
 func TestRace(t *testing.T) {
 	for _, processes := range []string{"1", "3"} {
@@ -63,11 +66,61 @@ func TestRace(t *testing.T) {
 					if n := got["naive"]; n.Oversold < 1 || n.Claimed != 20+n.Oversold {
 						t.Errorf("naive has not oversold: %+v", n)
 					}
-					if g := got["guarded"]; g.Claimed != 20 || g.Left != 0 || g.Oversold != 0 || g.Duplicates != 0 {
-						t.Errorf("guarded: %+v", g)
+					for _, name := range []string{"guarded", "lock-table", "lock-table+guard"} {
+						if g := got[name]; g.Claimed != 20 || g.Left != 0 || g.Oversold != 0 || g.Duplicates != 0 {
+							t.Errorf("%s: %+v", name, g)
+						}
 					}
 				})
 			}
+		})
+	}
+}
+
+// With holders that are stopped for longer than their lease, a lock alone oversells,
+// and that is told and no failure; with its guard it does not.
+func TestStall(t *testing.T) {
+	for _, processes := range []string{"1", "3"} {
+		t.Run(processes, func(t *testing.T) {
+			for _, kind := range sqldb.Kinds() {
+				t.Run(kind.String(), func(t *testing.T) {
+					code, stdout, stderr := redpacket(t, "-json", "-stall", "-strategy", "lock-table,lock-table+guard",
+						"-users", "120", "-gifts", "20", "-goroutines", "4", "-processes", processes, "-dsn", dbtest.Fresh(t, kind))
+					if code != 0 || !strings.Contains(stderr, "lock-table is unprotected against stalls: ") || strings.Contains(stderr, "+guard is") {
+						t.Fatalf("exit code %d: %s", code, stderr)
+					}
+					got := rows(t, stdout)
+					if l := got["lock-table"]; l.broken(20) == nil {
+						t.Errorf("nothing has come of the stalls: %+v", l)
+					}
+					if g := got["lock-table+guard"]; g.Claimed != 20 || g.Left != 0 || g.Oversold != 0 || g.Duplicates != 0 {
+						t.Errorf("with guard: %+v", g)
+					}
+				})
+			}
+		})
+	}
+}
+
+// Tables of sqllock that are there stay; those that were made go, with -reset.
+func TestLockTables(t *testing.T) {
+	args := []string{"-reset", "-users", "20", "-gifts", "5", "-strategy", "lock-table", "-dsn"}
+	for _, there := range []bool{true, false} {
+		t.Run(fmt.Sprint(there), func(t *testing.T) {
+			dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+				if there {
+					if err := migrations.Up(t.Context(), db.DB); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if code, _, stderr := redpacket(t, append(args, db.DSN)...); code != 0 {
+					t.Fatalf("exit code %d: %s", code, stderr)
+				}
+				version, err := migrations.Version(t.Context(), db.DB)
+				if err != nil || (version > 0) != there {
+					t.Errorf("version %d afterwards, %v", version, err)
+				}
+			})
 		})
 	}
 }
@@ -95,11 +148,13 @@ func TestJSONFields(t *testing.T) {
 func TestTable(t *testing.T) {
 	code, stdout, stderr := redpacket(t, "-users", "20", "-gifts", "5")
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
-	if code != 0 || len(lines) != 3 || strings.Join(strings.Fields(lines[0]), " ") != "strategy claimed left_count oversold duplicates ops/s p50 p99" {
+	if code != 0 || len(lines) != 5 || strings.Join(strings.Fields(lines[0]), " ") != "strategy claimed left_count oversold duplicates ops/s p50 p99" {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
-	if f := strings.Fields(lines[2]); f[0] != "guarded" || f[1] != "5" || f[2] != "0" || f[3] != "0" || f[4] != "0" {
-		t.Errorf("guarded: %s", lines[2])
+	for i, name := range []string{"guarded", "lock-table", "lock-table+guard"} {
+		if f := strings.Fields(lines[2+i]); f[0] != name || f[1] != "5" || f[2] != "0" || f[3] != "0" || f[4] != "0" {
+			t.Errorf("%s: %s", name, lines[2+i])
+		}
 	}
 }
 
@@ -121,7 +176,7 @@ func TestExistingTable(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range []string{"-users 0", "-gifts -1", "-goroutines 1", "-processes 0", "-strategy magic", "-nonsense", "extra", "-users 10 -goroutines 11"} {
+	for _, args := range []string{"-users 0", "-gifts -1", "-goroutines 1", "-processes 0", "-strategy magic", "-nonsense", "extra", "-users 10 -goroutines 11", "-users 100 -gifts 100", "-dsn sqlite::memory: -processes 2"} {
 		if code, stdout, stderr := redpacket(t, strings.Fields(args)...); code != 2 || stdout != "" || stderr == "" {
 			t.Errorf("%s: exit code %d, %q, %q", args, code, stdout, stderr)
 		}
@@ -133,9 +188,35 @@ func TestUsage(t *testing.T) {
 
 // A database that cannot be had is told without the password.
 func TestUnreachable(t *testing.T) {
-	for _, dsn := range []string{"postgres://u:s3cret@127.0.0.1:1/x", "mysql://u:s3cret@127.0.0.1:1/x", "mariadb://u:s3cret@127.0.0.1:1/x", "oracle://u:s3cret@h/x"} {
+	for _, args := range [][]string{{"postgres://u:s3cret@h/d"}, {"-strategy", "postgres://u:s3cret@h/d"}, {"-users", "postgres://u:s3cret@h/d"}, {"-dsn", "oracle://u:s3cret@h/x"}} {
+		if code, _, stderr := redpacket(t, args...); code != 2 || strings.Contains(stderr, "s3cret") || stderr == "" {
+			t.Errorf("%q: exit code %d: %s", args, code, stderr)
+		}
+	}
+	for _, dsn := range []string{"postgres://u:s3cret@127.0.0.1:1/x", "mysql://u:s3cret@127.0.0.1:1/x", "mariadb://u:s3cret@127.0.0.1:1/x"} {
 		if code, _, stderr := redpacket(t, "-dsn", dsn); code != 1 || strings.Contains(stderr, "s3cret") || stderr == "" {
 			t.Errorf("%s: exit code %d: %s", dsn, code, stderr)
+		}
+	}
+}
+
+// The program fails if a strategy that protects has not.
+func TestRaceFails(t *testing.T) {
+	twice := func(ctx context.Context, db *sqldb.DB, c config) (*contest, error) {
+		run, err := guarded(ctx, db, c)
+		claim := run.claim
+		run.claim = func(ctx context.Context, user int) (bool, error) { return claim(ctx, user%5) }
+		return run, err
+	}
+	for name, c := range map[string]struct {
+		open func(context.Context, *sqldb.DB, config) (*contest, error)
+		want string
+	}{"oversells": {naive, "has oversold"}, "twice": {twice, "users twice"}, "sound": {guarded, ""}} {
+		cfg := config{Users: 100, Gifts: 20, Goroutines: 4, Processes: 1, Strategies: []string{"test"},
+			more: []strategy{{name: "test", protected: true, open: c.open}}}
+		err := race(t.Context(), cfg, io.Discard, io.Discard)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type task struct {
 // result is what a process answers: first that it is ready, then what it did.
 type result struct {
 	Ready bool     `json:"ready,omitempty"`
-	Took  attempts `json:"took,omitempty"`
+	Took  attempts `json:"took"`
 	Error string   `json:"error,omitempty"`
 }
 
@@ -42,16 +42,16 @@ func work(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	took, err := func() (attempts, error) {
 		d, err := dsn.Parse(t.Config.DSN)
 		if err != nil {
-			return nil, err
+			return attempts{}, err
 		}
 		db, closePool, err := d.Open(ctx)
 		if err != nil {
-			return nil, d.Scrubber().Error(err)
+			return attempts{}, d.Scrubber().Error(err)
 		}
 		defer func() { _ = closePool() }()
 		var start string
 		if err := errors.Join(out.Encode(result{Ready: true}), in.Decode(&start)); err != nil {
-			return nil, err
+			return attempts{}, err
 		}
 		took, err := goroutines(ctx, db, t.Config, t.Strategy, t.Process)
 		return took, d.Scrubber().Error(err)
@@ -86,19 +86,19 @@ func processes(ctx context.Context, c config, name string) (took attempts, elaps
 	for p := range c.Processes {
 		w, err := startWorker(ctx, task{c, name, p})
 		if err != nil {
-			return nil, 0, err
+			return attempts{}, 0, err
 		}
 		workers = append(workers, w)
 	}
 	for _, w := range workers {
 		if r, err := w.answer(); err != nil || !r.Ready {
-			return nil, 0, errors.Join(errors.New("a process did not become ready"), err)
+			return attempts{}, 0, errors.Join(errors.New("a process did not become ready"), err)
 		}
 	}
 	begun := time.Now()
 	for _, w := range workers {
 		if err := w.in.Encode("go"); err != nil {
-			return nil, 0, err
+			return attempts{}, 0, err
 		}
 	}
 	results := make([]result, len(workers))
@@ -110,7 +110,7 @@ func processes(ctx context.Context, c config, name string) (took attempts, elaps
 	wg.Wait()
 	elapsed = time.Since(begun)
 	for _, r := range results {
-		took = append(took, r.Took...)
+		took.add(r.Took)
 	}
 	return took, elapsed, errors.Join(errs...)
 }

@@ -9,8 +9,18 @@ import (
 	"github.com/sqlnative/locks/sqldb"
 )
 
-// attempts are how long the attempts of some users took, in microseconds.
-type attempts []int64
+// attempts are those of some users.
+type attempts struct {
+	// Tries counts them; Served is how long those took that were served, in
+	// microseconds: a refusal is another thing, and quicker.
+	Tries  int64
+	Served []int64
+}
+
+func (a *attempts) add(b attempts) {
+	a.Tries += b.Tries
+	a.Served = append(a.Served, b.Served...)
+}
 
 // runStrategy fills the packet and lets the users race for it.
 func runStrategy(ctx context.Context, db *sqldb.DB, c config, name string) (row, error) {
@@ -44,32 +54,37 @@ func goroutines(ctx context.Context, db *sqldb.DB, c config, name string, proces
 	// has given up.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	claim, leave, err := find(name).open(db, c.Goroutines)
+	run, err := c.find(name).open(ctx, db, c)
 	if err != nil {
-		return nil, err
+		return attempts{}, err
 	}
 	took := make([]attempts, c.Goroutines)
 	var wg sync.WaitGroup
 	for g := range c.Goroutines {
 		wg.Go(func() {
-			defer leave()
+			defer run.left()
 			for user := process + g*c.Processes; user < c.Users && ctx.Err() == nil; user += c.Processes * c.Goroutines {
 				begun := time.Now()
-				if _, err := claim(ctx, user); err != nil {
+				served, err := run.claim(ctx, user)
+				if err != nil {
 					cancel(err)
 					return
 				}
-				took[g] = append(took[g], time.Since(begun).Microseconds())
+				took[g].Tries++
+				if served {
+					took[g].Served = append(took[g].Served, time.Since(begun).Microseconds())
+				}
 			}
 		})
 	}
 	wg.Wait()
 	var all attempts
 	for _, t := range took {
-		all = append(all, t...)
+		all.add(t)
 	}
+	closed := run.close()
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		return nil, err
+		return attempts{}, err
 	}
-	return all, ctx.Err()
+	return all, errors.Join(ctx.Err(), closed)
 }

@@ -42,13 +42,14 @@ func (r row) broken(gifts int) error {
 
 // times fills in the figures of speed.
 func (r *row) times(took attempts, elapsed time.Duration) {
-	if len(took) == 0 {
+	r.Ops = float64(took.Tries) / elapsed.Seconds()
+	served := took.Served
+	if len(served) == 0 {
 		return
 	}
-	slices.Sort(took)
-	at := func(p int) float64 { return float64(took[(len(took)-1)*p/100]) / 1000 }
+	slices.Sort(served)
+	at := func(p int) float64 { return float64(served[(len(served)-1)*p/100]) / 1000 }
 	r.P50, r.P99 = at(50), at(99)
-	r.Ops = float64(len(took)) / elapsed.Seconds()
 }
 
 func (r report) print(w io.Writer, asJSON bool) error {

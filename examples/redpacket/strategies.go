@@ -14,16 +14,33 @@ type strategy struct {
 	name string
 	// protected: nothing may be oversold, and nobody served twice.
 	protected bool
-	// open prepares it in one process. claim is one attempt of one user; it reports
-	// whether the user was served. Each goroutine calls left when it has no more
-	// users.
-	open func(db *sqldb.DB, goroutines int) (claim func(ctx context.Context, user int) (bool, error), left func(), err error)
+	// stalls: it protects as long as nobody is stopped for longer than a lease.
+	stalls bool
+	// locks: it needs the tables of sqllock.
+	locks bool
+	// open prepares it in one process.
+	open func(ctx context.Context, db *sqldb.DB, c config) (*contest, error)
+}
+
+// holds says whether it has to protect in this race.
+func (s strategy) holds(c config) bool { return s.protected && !(s.stalls && c.Stall) }
+
+// contest is a strategy in one process.
+type contest struct {
+	// claim is one attempt of one user; it reports whether the user was served.
+	claim func(ctx context.Context, user int) (bool, error)
+	// left is called by each goroutine when it has no more users.
+	left func()
+	// close is called at the end.
+	close func() error
 }
 
 func strategies() []strategy {
 	return []strategy{
 		{name: "naive", open: naive},
 		{name: "guarded", protected: true, open: guarded},
+		{name: "lock-table", protected: true, stalls: true, locks: true, open: locked},
+		{name: "lock-table+guard", protected: true, locks: true, open: lockedGuard},
 	}
 }
 
@@ -34,8 +51,9 @@ func names() (list []string) {
 	return list
 }
 
-func find(name string) strategy {
-	for _, s := range strategies() {
+// find returns a strategy of this race.
+func (c config) find(name string) strategy {
+	for _, s := range append(c.more, strategies()...) {
 		if s.name == name {
 			return s
 		}
@@ -52,8 +70,8 @@ func serve(ctx context.Context, h sqldb.Handle, user int) error {
 // naive is the faulty flow of the story: read the count, and if there is one left,
 // write back one less. The barrier makes of bad luck a certainty: all that are at
 // it have read before one of them writes.
-func naive(db *sqldb.DB, goroutines int) (func(context.Context, int) (bool, error), func(), error) {
-	all := newBarrier(goroutines)
+func naive(_ context.Context, db *sqldb.DB, c config) (*contest, error) {
+	all := newBarrier(c.Goroutines)
 	claim := func(ctx context.Context, user int) (bool, error) {
 		var left int64
 		err := db.QueryRow(ctx, fmt.Sprintf("SELECT left_count FROM t_bonus WHERE id = %d", bonusID)).Scan(&left)
@@ -61,20 +79,25 @@ func naive(db *sqldb.DB, goroutines int) (func(context.Context, int) (bool, erro
 		if err != nil || left < 1 {
 			return false, err
 		}
-		_, err = db.Exec(ctx, fmt.Sprintf("UPDATE t_bonus SET left_count = %d, version = version + 1 WHERE id = %d", left-1, bonusID))
+		// On SQLite many writers may meet; that is not what this is about.
+		err = sqldb.Retry(ctx, sqldb.Policy{Attempts: 100}, func(ctx context.Context) error {
+			_, err := db.Exec(ctx, fmt.Sprintf("UPDATE t_bonus SET left_count = %d, version = version + 1 WHERE id = %d", left-1, bonusID))
+			return err
+		})
 		if err != nil {
 			return false, err
 		}
-		return true, serve(ctx, db, user)
+		err = sqldb.Retry(ctx, sqldb.Policy{Attempts: 100}, func(ctx context.Context) error { return serve(ctx, db, user) })
+		return err == nil, err
 	}
-	return claim, all.leave, nil
+	return &contest{claim: claim, left: all.leave, close: func() error { return nil }}, nil
 }
 
 // guarded takes with the condition in the statement; the record commits with it.
-func guarded(db *sqldb.DB, _ int) (func(context.Context, int) (bool, error), func(), error) {
+func guarded(_ context.Context, db *sqldb.DB, _ config) (*contest, error) {
 	bonus, err := stock.New(db, stock.Table{Name: "t_bonus", ID: "id", Count: "left_count", Version: "version"})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	claim := func(ctx context.Context, user int) (bool, error) {
 		err := sqldb.Retry(ctx, sqldb.Policy{}, func(ctx context.Context) error {
@@ -90,5 +113,5 @@ func guarded(db *sqldb.DB, _ int) (func(context.Context, int) (bool, error), fun
 		}
 		return err == nil, err
 	}
-	return claim, func() {}, nil
+	return &contest{claim: claim, left: func() {}, close: func() error { return nil }}, nil
 }

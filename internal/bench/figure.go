@@ -9,7 +9,10 @@ import (
 
 // figures are all figures there are, in the order in which they are measured.
 func figures() []figure {
-	return []figure{takeRatio()}
+	return []figure{
+		takeRatio(),
+		uncontendedRatio(), walSyncs(), tryHeldRatio(), tryPinned(), renewStatements(renewLocks, renewTTL), pairSnapshot(snapshotPairs),
+	}
 }
 
 // figure is one number, measured on one or more databases.

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sqlnative/locks/sqldb"
 )
@@ -176,6 +178,17 @@ func TestBounds(t *testing.T) {
 	want := map[string]string{
 		"take-ratio postgres": "at most 1.15", "take-ratio sqlite": "at most 1.15",
 		"take-ratio mysql": "at most 1.25", "take-ratio mariadb": "at most 1.25",
+
+		"uncontended-ratio postgres": "at most 0.95", "uncontended-ratio sqlite": "at most 1.15",
+		"uncontended-ratio mysql": "at most 1.15", "uncontended-ratio mariadb": "at most 1.15",
+		"wal-syncs-per-pair postgres": "at most 1.05",
+		"try-held-ratio postgres":     "at most 1.3", "try-held-ratio sqlite": "at most 1.3",
+		"try-held-ratio mysql": "at most 2.2", "try-held-ratio mariadb": "at most 2.2",
+		"try-pinned-ms postgres": "at most 2", "try-pinned-ms sqlite": "at most 2",
+		"try-pinned-ms mysql": "at most 2", "try-pinned-ms mariadb": "at most 2",
+		"renew-statements postgres": "at most 12", "renew-statements sqlite": "at most 12",
+		"renew-statements mysql": "at most 12", "renew-statements mariadb": "at most 12",
+		"pair-ms-snapshot postgres": "no bound, reported only",
 	}
 	for _, f := range figures() {
 		for _, tt := range f.on {
@@ -191,14 +204,31 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// The real figures on SQLite, once: they run, and leave nothing behind.
+// The real figures on SQLite, once: they run, and leave nothing behind. What takes
+// its time by nature is shortened.
 func TestFiguresRun(t *testing.T) {
+	all := figures()
+	var want []string
+	for i, f := range all {
+		if f.name == "renew-statements" {
+			all[i] = renewStatements(20, 300*time.Millisecond)
+		}
+		if slices.ContainsFunc(f.on, func(t target) bool { return t.kind == sqldb.SQLite }) {
+			want = append(want, f.name)
+		}
+	}
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	t.Setenv("TMP", tmp) // Windows
-	code, stdout, stderr := bench(t, figures(), "--rounds", "1", "--database", "sqlite")
-	if code != done || !strings.HasPrefix(stdout, "figure take-ratio sqlite ") {
+	code, stdout, stderr := bench(t, all, "--rounds", "1", "--database", "sqlite")
+	if code != done {
 		t.Errorf("code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	for i, name := range want {
+		if i >= len(lines) || !strings.HasPrefix(lines[i], "figure "+name+" sqlite ") {
+			t.Errorf("%s is missing in %q", name, stdout)
+		}
 	}
 	left, err := filepath.Glob(filepath.Join(tmp, "*"))
 	if err != nil || len(left) > 0 {

@@ -1,0 +1,75 @@
+package locktest
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// withChildren has Main run inside goleak's TestMain.
+type withChildren struct{ m *testing.M }
+
+func (w withChildren) Run() int {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", "8") // the cases of the suite wait more than they work
+	}
+	return Main(w.m, map[string]Child{"echo": func(args []string) int {
+		fmt.Println("args", strings.Join(args, ","))
+		for s := bufio.NewScanner(os.Stdin); s.Scan(); {
+			if s.Text() == "end" {
+				fmt.Fprintln(os.Stderr, "it ends")
+				return 3
+			}
+			fmt.Println("echo", s.Text())
+		}
+		return 0
+	}})
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(withChildren{m}) }
+
+func TestProcess(t *testing.T) {
+	p := Start(t, "echo", "a b", `"`)
+	if got := p.Expect("args"); got != `a b,"` {
+		t.Errorf("its arguments are %q", got)
+	}
+	p.Send("one")
+	p.Expect("echo one")
+	p.Stop()
+	p.Send("two")
+	select {
+	case line := <-p.lines:
+		t.Errorf("a process that was stopped says %q", line)
+	default:
+	}
+	p.Continue()
+	p.Expect("echo two")
+	p.Send("end")
+	<-p.done
+	if p.cmd.ProcessState.ExitCode() != 3 {
+		t.Errorf("it ended with %v", p.err)
+	}
+	q := Start(t, "echo")
+	q.Expect("args")
+	q.Kill()
+	q.Kill()
+	if q.cmd.ProcessState.Success() {
+		t.Error("it was killed, and has ended well")
+	}
+	if q.PID() == p.PID() || q.PID() == os.Getpid() {
+		t.Error("it is no process of its own")
+	}
+	unknown := Start(t, "nobody")
+	<-unknown.done
+	if unknown.cmd.ProcessState.ExitCode() != 2 {
+		t.Errorf("a child that is not there ended with %v", unknown.err)
+	}
+}

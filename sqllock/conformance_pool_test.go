@@ -1,0 +1,145 @@
+package sqllock_test
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sqlnative/locks/internal/dbtest"
+	"github.com/sqlnative/locks/lock"
+	"github.com/sqlnative/locks/lock/locktest"
+	"github.com/sqlnative/locks/migrations"
+	"github.com/sqlnative/locks/sqldb"
+	"github.com/sqlnative/locks/sqldb/mysqldb"
+	"github.com/sqlnative/locks/sqldb/pgdb"
+	"github.com/sqlnative/locks/sqldb/sqlitedb"
+	"github.com/sqlnative/locks/sqllock"
+)
+
+// Pools of one connection: the Locker keeps none for itself.
+func TestConformancePoolOfOne(t *testing.T) {
+	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		s := subject(t, db)
+		s.Only = []string{"Exclusion/Counter", "Waiting/CancelledAtRandom", "Waiting/Expiry", "Lease/Renewed", "Lease/Stolen", "Close"}
+		s.Faults, s.Statements = nil, nil
+		s.New = func(t testing.TB, opts ...lock.Option) lock.Locker {
+			t.Helper()
+			l, err := sqllock.New(context.Background(), poolOf(t, db, 1), opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		locktest.Run(t, s)
+	})
+}
+
+// poolOf is a handle with n connections, of the flavour of db.
+func poolOf(t testing.TB, db *dbtest.DB, n int) *sqldb.DB {
+	t.Helper()
+	ctx := context.Background()
+	if db.Pool != nil && !strings.Contains(t.Name(), "stdlib") {
+		cfg, err := pgxpool.ParseConfig(db.DSN)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.MaxConns = int32(n)
+		pool, err := pgxpool.NewWithConfig(ctx, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		handle, err := pgdb.New(ctx, pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return handle
+	}
+	driver, open := "mysql", mysqldb.New
+	switch db.Kind() {
+	case sqldb.Postgres:
+		driver, open = "pgx", pgdb.SQL
+	case sqldb.SQLite:
+		driver, open = "sqlite", sqlitedb.New
+	}
+	pool, err := sql.Open(driver, db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.SetMaxOpenConns(n)
+	t.Cleanup(func() { _ = pool.Close() })
+	handle, err := open(ctx, pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handle
+}
+
+// An Acquire inside the caller's own transaction, which has the only connection,
+// cannot work: it ends with its ctx, and the error says why.
+func TestPoolOfOneInsideATransaction(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		if err := migrations.Up(t.Context(), db.DB); err != nil {
+			t.Fatal(err)
+		}
+		one := poolOf(t, db, 1)
+		l := locker(t, one)
+		err := one.InTx(t.Context(), sqldb.TxOptions{}, func(ctx context.Context, _ *sqldb.Tx) error {
+			ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+			defer cancel()
+			got, err := l.Acquire(ctx, "inside")
+			if err == nil {
+				t.Errorf("it got %v", got)
+			} else if !strings.Contains(err.Error(), "pool") {
+				t.Errorf("the error does not name the pool: %v", err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := l.Acquire(t.Context(), "inside", lock.Wait(10*time.Second)) // what came late was given back
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := got.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A pool without a free connection loses no lock: the Locker has one of its own.
+func TestPoolIsExhausted(t *testing.T) {
+	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		other := table(t, db)
+		const conns, ttl = 4, time.Second
+		pool := poolOf(t, db, conns)
+		l := locker(t, pool, lock.TTL(ttl))
+		got, err := l.Acquire(t.Context(), "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range conns - 1 {
+			conn, err := pool.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = conn.Close() }()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := pool.Conn(ctx); err == nil {
+			t.Fatal("the pool has a connection to give")
+		}
+		if next, err := other.Acquire(t.Context(), "job", lock.Wait(3*ttl)); err == nil {
+			t.Errorf("another got it, token %d; its holder says: %v", next.Token(), got.Err())
+		}
+		if err := got.Err(); err != nil {
+			t.Errorf("after three TTLs: %v", err)
+		}
+	})
+}
