@@ -109,7 +109,7 @@ func (db *DB) Change(ctx context.Context, c Change) (*Changed, error) {
 		}
 		changed, err := run(ctx, conn, c)
 		switch {
-		case err == nil || !neverSent(err):
+		case err == nil || Uncertain(err) || !neverSent(err):
 			return changed, err
 		case ctx.Err() != nil: // go-sql-driver: it ended while the connection was made
 			return nil, notChanged(c.Op, ctx.Err())

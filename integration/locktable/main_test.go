@@ -1,0 +1,35 @@
+package locktable_test
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleEnv); role != "" { // this is one of the processes of a test
+		if err := play(role); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	// Most of these tests wait, most of the time: more of them at once than there are processors.
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = f.Value.Set("8")
+	}
+	goleak.VerifyTestMain(quiet{m})
+}
+
+// quiet closes what package control has left open for its next request.
+type quiet struct{ *testing.M }
+
+func (q quiet) Run() int {
+	defer http.DefaultClient.CloseIdleConnections()
+	return q.M.Run()
+}
