@@ -133,7 +133,7 @@ func TestRenewManyByOneStatement(t *testing.T) {
 		var stats lock.Stats
 		l := locker(t, counting, lock.TTL(ttl), lock.WithTrace(stats.Trace()))
 		var all []*lock.Lock
-		var kinds = db.Table("locks")
+		kinds := db.Table("locks")
 		seed := make([]string, 0, n)
 		for i := range n {
 			seed = append(seed, fmt.Sprintf("('job %d')", i))

@@ -48,11 +48,9 @@ func (g *run) renew(f *flight) {
 		case o.ctrl.Renewed(until):
 			o.trace.Tell(func(t *lock.Trace) func(lock.Event) { return t.Renewed }, e)
 		}
-		o.renewal.tell(until(untils, o.held), outcomes[i].err)
+		o.tell(untils[o.held], outcomes[i].err)
 	}
 }
-
-func until(untils map[*held]time.Time, h *held) time.Time { return untils[h] }
 
 // land notes the outcomes, and returns until when the leases of those locks that
 // are still held can be trusted.

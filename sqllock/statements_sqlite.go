@@ -10,7 +10,8 @@ import (
 // sqlite: there is one write lock for the whole file, so every changing statement
 // runs between BEGIN IMMEDIATE and COMMIT, nothing is ever skipped, and a guard
 // holds that one lock: renewal, release and a try of a free row wait for it, as for
-// any transaction that writes; a try of a held row only reads. The clock is the machine's, in milliseconds.
+// any transaction that writes; a try of a held row only reads. The clock is the
+// machine's, in milliseconds.
 func sqlite(table string) statements {
 	const now = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 	sql := func(text string) stmt {

@@ -212,8 +212,10 @@ func TestRaceFails(t *testing.T) {
 		open func(context.Context, *sqldb.DB, config) (*contest, error)
 		want string
 	}{"oversells": {naive, "has oversold"}, "twice": {twice, "users twice"}, "sound": {guarded, ""}} {
-		cfg := config{Users: 100, Gifts: 20, Goroutines: 4, Processes: 1, Strategies: []string{"test"},
-			more: []strategy{{name: "test", protected: true, open: c.open}}}
+		cfg := config{
+			Users: 100, Gifts: 20, Goroutines: 4, Processes: 1, Strategies: []string{"test"},
+			more: []strategy{{name: "test", protected: true, open: c.open}},
+		}
 		err := race(t.Context(), cfg, io.Discard, io.Discard)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v", name, err)
