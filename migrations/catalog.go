@@ -2,8 +2,11 @@ package migrations
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/pressly/goose/v3/database"
 
 	"github.com/sqlnative/locks/internal/schema"
 	"github.com/sqlnative/locks/sqldb"
@@ -33,15 +36,93 @@ func (l live) column(name string) (liveColumn, bool) {
 	return liveColumn{}, false
 }
 
-// look reads the catalog for one table.
-func look(ctx context.Context, db *sqldb.DB, table string) (live, error) {
-	switch db.Kind() {
-	case sqldb.Postgres:
-		return lookPostgres(ctx, db, table)
-	case sqldb.SQLite:
-		return lookSQLite(ctx, db, table)
+// catalog reads what the database knows of tables.
+type catalog struct {
+	place schema.Place
+	// each runs a query and calls f for each row.
+	each func(ctx context.Context, f func(scan scanFunc) error, query string, args ...any) error
+}
+
+type scanFunc func(dest ...any) error
+
+// catalogOf asks on any connection of the pool.
+func catalogOf(db *sqldb.DB) catalog {
+	return catalog{schema.PlaceOf(db), func(ctx context.Context, f func(scan scanFunc) error, query string, args ...any) error {
+		rows, err := db.Query(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		return each(rows, f)
+	}}
+}
+
+// catalogOn asks on a connection of goose's, or in its transaction.
+func catalogOn(place schema.Place, conn database.DBTxConn) catalog {
+	return catalog{place, func(ctx context.Context, f func(scan scanFunc) error, query string, args ...any) error {
+		rows, err := conn.QueryContext(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		return each(rows, f)
+	}}
+}
+
+func each(rows interface {
+	Next() bool
+	Scan(dest ...any) error
+	Err() error
+	Close() error
+}, f func(scan scanFunc) error,
+) error {
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := f(rows.Scan); err != nil {
+			return err
+		}
 	}
-	return lookMySQL(ctx, db, table)
+	return rows.Err()
+}
+
+// look reads the catalog for one table.
+func (c catalog) look(ctx context.Context, table string) (l live, err error) {
+	switch c.place.Kind {
+	case sqldb.Postgres:
+		l, err = c.lookPostgres(ctx, table)
+	case sqldb.SQLite:
+		l, err = c.lookSQLite(ctx, table)
+	default:
+		l, err = c.lookMySQL(ctx, table)
+	}
+	if err != nil {
+		err = fmt.Errorf("reading the catalog for %s%s: %w", c.place.Prefix, table, err)
+	}
+	return l, err
+}
+
+const (
+	pgTaken = `SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1::text AND c.relname = $2::text
+	AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = c.oid AND i.indrelid = to_regclass($3::text))`
+
+	liteTaken = `SELECT 1 FROM main.sqlite_schema
+WHERE lower(name) = lower(?1) AND NOT (type = 'index' AND lower(tbl_name) = lower(?2))`
+)
+
+// taken reports whether the name of an index belongs to anything but an index of
+// its table.
+func (c catalog) taken(ctx context.Context, x schema.Index) (taken bool, err error) {
+	query, args := liteTaken, []any{c.place.Prefix + x.Name, c.place.Prefix + x.Table}
+	if c.place.Kind == sqldb.Postgres {
+		query, args = pgTaken, []any{c.place.Schema, c.place.Prefix + x.Name, c.place.Table(x.Table)}
+	}
+	err = c.each(ctx, func(scan scanFunc) error {
+		taken = true
+		return scan(new(int))
+	}, query, args...)
+	if err != nil {
+		err = fmt.Errorf("reading the catalog for %s%s: %w", c.place.Prefix, x.Name, err)
+	}
+	return taken, err
 }
 
 const (
@@ -60,10 +141,10 @@ WHERE a.attrelid = to_regclass($1::text) AND a.attnum > 0 AND NOT a.attisdropped
 FROM pg_index i WHERE i.indrelid = to_regclass($1::text) AND i.indisvalid`
 )
 
-func lookPostgres(ctx context.Context, db *sqldb.DB, table string) (l live, err error) {
-	name := db.Table(table)
+func (c catalog) lookPostgres(ctx context.Context, table string) (l live, err error) {
+	name := c.place.Table(table)
 	var kind, persistence string
-	err = each(ctx, db, func(scan scanFunc) error { l.exists = true; return scan(&kind, &persistence) }, pgTable, name)
+	err = c.each(ctx, func(scan scanFunc) error { l.exists = true; return scan(&kind, &persistence) }, pgTable, name)
 	switch {
 	case kind != "r" && kind != "p":
 		l.fault, l.remedy = "it is no table", "drop it, and run sqllock-migrate up"
@@ -73,10 +154,10 @@ func lookPostgres(ctx context.Context, db *sqldb.DB, table string) (l live, err 
 	if err != nil || !l.exists {
 		return l, err
 	}
-	if err = l.readColumns(ctx, db, pgColumns, name); err != nil {
+	if err = l.readColumns(ctx, c, pgColumns, name); err != nil {
 		return l, err
 	}
-	return l, l.readIndexes(ctx, db, pgIndexes, name)
+	return l, l.readIndexes(ctx, c, pgIndexes, name)
 }
 
 const (
@@ -91,32 +172,32 @@ FROM information_schema.statistics WHERE table_schema = ? AND table_name = ? GRO
 
 var displayWidth = regexp.MustCompile(`int\(\d+\)`)
 
-func lookMySQL(ctx context.Context, db *sqldb.DB, table string) (l live, err error) {
-	name := []any{db.Schema(), db.TablePrefix() + table}
+func (c catalog) lookMySQL(ctx context.Context, table string) (l live, err error) {
+	name := []any{c.place.Schema, c.place.Prefix + table}
 	var typ, engine string
-	err = each(ctx, db, func(scan scanFunc) error { l.exists = true; return scan(&typ, &engine) }, myTable, name...)
+	err = c.each(ctx, func(scan scanFunc) error { l.exists = true; return scan(&typ, &engine) }, myTable, name...)
 	switch {
 	case typ != "BASE TABLE":
 		l.fault, l.remedy = "it is no table", "drop it, and run sqllock-migrate up"
 	case !strings.EqualFold(engine, "InnoDB"):
 		l.fault = "its engine is " + engine + ", which has no transactions and no row locks"
-		l.remedy = "ALTER TABLE " + db.Table(table) + " ENGINE = InnoDB"
+		l.remedy = "ALTER TABLE " + c.place.Table(table) + " ENGINE = InnoDB"
 	}
 	if err != nil || !l.exists {
 		return l, err
 	}
-	if err = l.readColumns(ctx, db, myColumns, name...); err != nil {
+	if err = l.readColumns(ctx, c, myColumns, name...); err != nil {
 		return l, err
 	}
-	for i, c := range l.columns {
+	for i, column := range l.columns {
 		// bigint(20), int(11), tinyint(1): a display width, which MySQL 8 has dropped.
-		l.columns[i].typ = displayWidth.ReplaceAllString(c.typ, "int")
+		l.columns[i].typ = displayWidth.ReplaceAllString(column.typ, "int")
 	}
-	return l, l.readIndexes(ctx, db, myIndexes, name...)
+	return l, l.readIndexes(ctx, c, myIndexes, name...)
 }
 
 const (
-	liteTable = `SELECT type, strict FROM pragma_table_list WHERE schema = 'main' AND name = ?`
+	liteTable = `SELECT type, strict FROM pragma_table_list WHERE schema = 'main' AND lower(name) = lower(?1)`
 
 	// A column's collation shows in an index only: all that have to be compared by
 	// bytes are in the key or in an index, or are never compared with a column.
@@ -130,11 +211,11 @@ FROM pragma_index_list(?1, 'main') i`
 	liteKey = `SELECT name FROM pragma_table_xinfo(?1, 'main') WHERE pk > 0 ORDER BY pk`
 )
 
-func lookSQLite(ctx context.Context, db *sqldb.DB, table string) (l live, err error) {
-	name := db.TablePrefix() + table
+func (c catalog) lookSQLite(ctx context.Context, table string) (l live, err error) {
+	name := c.place.Prefix + table
 	var typ string
 	var strict bool
-	err = each(ctx, db, func(scan scanFunc) error { l.exists = true; return scan(&typ, &strict) }, liteTable, name)
+	err = c.each(ctx, func(scan scanFunc) error { l.exists = true; return scan(&typ, &strict) }, liteTable, name)
 	switch {
 	case typ != "table":
 		l.fault, l.remedy = "it is no table", "drop it, and run sqllock-migrate up"
@@ -144,32 +225,32 @@ func lookSQLite(ctx context.Context, db *sqldb.DB, table string) (l live, err er
 	if err != nil || !l.exists {
 		return l, err
 	}
-	if err = l.readColumns(ctx, db, liteColumns, name); err != nil {
+	if err = l.readColumns(ctx, c, liteColumns, name); err != nil {
 		return l, err
 	}
-	if err = l.readIndexes(ctx, db, liteIndexes, name); err != nil {
+	if err = l.readIndexes(ctx, c, liteIndexes, name); err != nil {
 		return l, err
 	}
 	l.key = nil // an INTEGER PRIMARY KEY has no index
-	return l, each(ctx, db, func(scan scanFunc) error {
-		var c string
-		err := scan(&c)
-		l.key = append(l.key, c)
+	return l, c.each(ctx, func(scan scanFunc) error {
+		var column string
+		err := scan(&column)
+		l.key = append(l.key, column)
 		return err
 	}, liteKey, name)
 }
 
-func (l *live) readColumns(ctx context.Context, db *sqldb.DB, query string, args ...any) error {
-	return each(ctx, db, func(scan scanFunc) error {
-		var c liveColumn
-		err := scan(&c.name, &c.typ, &c.collation, &c.null, &c.def)
-		l.columns = append(l.columns, c)
+func (l *live) readColumns(ctx context.Context, c catalog, query string, args ...any) error {
+	return c.each(ctx, func(scan scanFunc) error {
+		var column liveColumn
+		err := scan(&column.name, &column.typ, &column.collation, &column.null, &column.def)
+		l.columns = append(l.columns, column)
 		return err
 	}, query, args...)
 }
 
-func (l *live) readIndexes(ctx context.Context, db *sqldb.DB, query string, args ...any) error {
-	return each(ctx, db, func(scan scanFunc) error {
+func (l *live) readIndexes(ctx context.Context, c catalog, query string, args ...any) error {
+	return c.each(ctx, func(scan scanFunc) error {
 		var primary bool
 		var columns string
 		err := scan(&primary, &columns)
@@ -182,28 +263,13 @@ func (l *live) readIndexes(ctx context.Context, db *sqldb.DB, query string, args
 	}, query, args...)
 }
 
-type scanFunc func(dest ...any) error
-
-// each runs a query and calls f for each row.
-func each(ctx context.Context, db *sqldb.DB, f func(scan scanFunc) error, query string, args ...any) error {
-	rows, err := db.Query(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		if err := f(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
 // tablesOf are the tables that a version of the schema has.
 func tablesOf(kind sqldb.Kind, s schema.State) []schema.Table {
 	applied := map[string]bool{schema.VersionTable: len(s.Applied) > 0}
 	for _, m := range schema.Migrations(kind) {
-		applied[m.Name] = s.Has(m.Version) // each makes the table of its name
+		for _, name := range m.Tables() {
+			applied[name] = s.Has(m.Version)
+		}
 	}
 	var tables []schema.Table
 	for _, t := range schema.Tables(kind) {

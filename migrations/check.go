@@ -2,6 +2,7 @@ package migrations
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,11 +17,13 @@ type Problem struct {
 	// Table is the table's name with its prefix; Column is empty where the problem is
 	// the table's. Both are empty where it is the schema's.
 	Table, Column string
-	// What is wrong, and what to do about it.
+	// What is wrong, and what to do about it: SQL that can be run as it is, where there
+	// is such SQL.
 	What, Fix string
 }
 
-// String is the problem in one line.
+// String is the problem and what to do about it, which is several lines where that
+// is SQL of several lines.
 func (p Problem) String() string {
 	where := p.Table
 	if p.Column != "" {
@@ -28,6 +31,9 @@ func (p Problem) String() string {
 	}
 	if where != "" {
 		where += ": "
+	}
+	if strings.Contains(p.Fix, "\n") {
+		return where + p.What + ":\n" + p.Fix
 	}
 	return where + p.What + ": " + p.Fix
 }
@@ -45,56 +51,57 @@ func Check(ctx context.Context, db *sqldb.DB) ([]Problem, error) {
 	}
 	var problems []Problem
 	if err := state.Supported(); err != nil {
-		what, fix, _ := strings.Cut(err.Error(), ": ")
-		problems = append(problems, Problem{What: what, Fix: fix})
+		problems = append(problems, unsupported(state, err))
 	}
+	c := catalogOf(db)
 	for _, want := range tablesOf(db.Kind(), state) {
-		got, err := look(ctx, db, want.Name)
+		got, err := c.look(ctx, want.Name)
 		if err != nil {
-			return nil, fmt.Errorf("migrations: reading the catalog for %s: %w", db.TablePrefix()+want.Name, err)
+			return nil, fmt.Errorf("migrations: %w", err)
 		}
-		problems = append(problems, compare(db, want, got)...)
+		problems = append(problems, compare(c.place, want, got)...)
 	}
 	return problems, nil
 }
 
-// verify looks at the tables that this Up has made: IF NOT EXISTS takes a table of
-// that name for ours, whoever's it is.
-func (r *run) verify(ctx context.Context) error {
-	for _, want := range schema.Tables(r.place.Kind) {
-		if !slices.Contains(r.made, want.Name) {
-			continue
-		}
-		got, err := look(context.WithoutCancel(ctx), r.db, want.Name)
-		if err != nil {
-			return fmt.Errorf("migrations: done, but reading the catalog for %s%s: %w", r.place.Prefix, want.Name, err)
-		}
-		if problems := compare(r.db, want, got); len(problems) > 0 {
-			return fmt.Errorf("migrations: the table was there before, and is not what is needed (%d problems, see \"sqllock-migrate check\"): %s", len(problems), problems[0])
-		}
+// unsupported is the problem of a version that does not fit.
+func unsupported(state schema.State, err error) Problem {
+	switch {
+	case errors.Is(err, ErrTooNew):
+		what, fix, _ := strings.Cut(err.Error(), ": ")
+		return Problem{What: what, Fix: fix}
+	case len(state.Applied) == 0:
+		return Problem{What: "the tables of sqllock are not there", Fix: "run \"sqllock-migrate up\" or migrations.Up"}
 	}
-	return nil
+	return Problem{
+		What: fmt.Sprintf("the tables of sqllock have version %d, and this program needs version %d", state.Version(), schema.Latest),
+		Fix:  "run \"sqllock-migrate up\" or migrations.Up",
+	}
 }
 
 // compare says what is wrong with a table.
-func compare(db *sqldb.DB, want schema.Table, got live) (problems []Problem) {
-	table := db.TablePrefix() + want.Name
-	printed := fmt.Sprintf("see \"sqllock-migrate sql %s\"", db.Kind())
+func compare(p schema.Place, want schema.Table, got live) (problems []Problem) {
+	table := p.Prefix + want.Name
+	printed := fmt.Sprintf("see \"sqllock-migrate sql %s\"", p.Kind)
 	add := func(column, what, fix string) {
 		problems = append(problems, Problem{Table: table, Column: column, What: what, Fix: fix})
 	}
 	if !got.exists {
-		add("", "it is recorded as made, and missing", "make it again: its statements, which can be repeated, are printed by \"sqllock-migrate sql "+db.Kind().String()+"\"")
+		add("", "it is recorded as made, and missing", p.MakeTable(want.Name))
 		return problems
 	}
 	if got.fault != "" {
 		add("", got.fault, got.remedy)
 	}
 	for _, c := range want.Columns {
-		typ, collation := c.SQL(db.Kind())
+		typ, collation := c.SQL(p.Kind)
 		live, ok := got.column(c.Name)
 		if !ok {
-			add(c.Name, "the column is missing", "add it as "+typ+"; "+printed)
+			fix, ok := p.AddColumn(want.Name, c)
+			if !ok {
+				fix = "rows that are there can have no value in it; keep what you need of them, drop the table, and make it again:\n" + p.MakeTable(want.Name)
+			}
+			add(c.Name, "the column is missing", fix)
 			continue
 		}
 		if !sameType(typ, live.typ) {
@@ -129,7 +136,7 @@ func compare(db *sqldb.DB, want schema.Table, got live) (problems []Problem) {
 	for _, index := range want.Indexes {
 		served := func(have []string) bool { return len(have) >= len(index) && slices.Equal(have[:len(index)], index) }
 		if !slices.ContainsFunc(got.indexes, served) {
-			add("", fmt.Sprintf("the index on (%s) is missing", strings.Join(index, ", ")), "make it; "+printed)
+			add("", fmt.Sprintf("the index on (%s) is missing", strings.Join(index, ", ")), p.MakeIndex(want.Name, index))
 		}
 	}
 	return problems

@@ -18,8 +18,10 @@
 //     MariaDB a GET_LOCK; on SQLite the file's write lock, taken for each migration
 //     anew. The lock ends with the session, so a process that dies holds up nobody.
 //   - A statement that needs a lock on a table waits for readers a few seconds only
-//     ([DDLTimeout]), since everybody else queues behind it meanwhile. It is tried
-//     again a few times.
+//     at a time ([DDLTimeout]), since everybody else queues behind it meanwhile. It is
+//     tried again until [LockTimeout] has passed, the one bound of all waiting.
+//   - A table of somebody else's is neither taken for one of sqllock's nor dropped
+//     ([ErrForeign]): what is there is compared with what a step makes before the step.
 //   - A migration is applied with its row in the table of versions, or not at all,
 //     on PostgreSQL and SQLite. MySQL and MariaDB commit every DDL statement by
 //     itself: what failed between two statements goes on from there in the next Up.

@@ -13,11 +13,6 @@ func Before(f func(s Step, statement int) error) Option {
 	return func(o *options) error { o.before = f; return nil }
 }
 
-// Tries says how often a step is tried that waits for a table.
-func Tries(n int) Option {
-	return func(o *options) error { o.tries = n; return nil }
-}
-
 // Unlocked is the negative control: nobody is kept out.
 func Unlocked() Option {
 	return func(o *options) error {
@@ -35,7 +30,7 @@ func (n noLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	if err := n.r.locked(); err != nil {
 		return err
 	}
-	return n.r.versionTable(ctx, conn)
+	return n.r.prepare(ctx, conn)
 }
 func (n noLocker) SessionUnlock(context.Context, *sql.Conn) error { return nil }
 func (n noLocker) begin(context.Context, *sql.Tx, Step) (bool, error) {

@@ -15,8 +15,8 @@ import (
 	"github.com/sqlnative/locks/sqldb"
 )
 
-// locker lets one process migrate at a time. SessionLock also makes the table of
-// versions, since nobody else can be doing so then.
+// locker lets one process migrate at a time. SessionLock also calls
+// prepare, since nobody else can be doing so then.
 type locker interface {
 	lock.SessionLocker
 	// begin prepares the transaction of a step. skip says that somebody else has
@@ -48,6 +48,7 @@ func lockHash(p schema.Place) [sha256.Size]byte {
 // between migrations only. If it has ended already, it ends here.
 func (r *run) locked() error {
 	r.held.Store(true)
+	r.waited()
 	return r.ctx.Err()
 }
 
@@ -59,14 +60,19 @@ func discard(conn *sql.Conn) {
 	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 }
 
-// versionTable makes the table of versions where Up does not find it.
-func (r *run) versionTable(ctx context.Context, conn *sql.Conn) error {
-	if r.down {
-		return nil
+// prepare looks at what is in the way of the steps to come, and makes the table of
+// versions where Up does not find it.
+func (r *run) prepare(ctx context.Context, conn *sql.Conn) error {
+	state, err := (&store{r: r}).read(ctx, conn)
+	missing := schema.Missing(err)
+	if err != nil && !missing {
+		return r.place.ReadError(err)
 	}
-	_, err := (&store{r: r}).read(ctx, conn)
-	if !schema.Missing(err) {
+	if err := catalogOn(r.place, conn).refuseAny(ctx, r.o.pending(state, r.down), r.down); err != nil {
 		return err
+	}
+	if r.down || !missing {
+		return nil
 	}
 	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {

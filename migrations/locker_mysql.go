@@ -51,11 +51,11 @@ func (l *mysqlLocker) SessionLock(ctx context.Context, conn *sql.Conn) (err erro
 	if err := conn.QueryRowContext(ctx, "SELECT @@SESSION.lock_wait_timeout").Scan(&l.previous); err != nil {
 		return err
 	}
-	seconds := (l.r.o.ddlTimeout + time.Second - 1) / time.Second
+	seconds := max(1, (l.r.ddlTimeout()+time.Second-1)/time.Second)
 	if _, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout = %d", seconds)); err != nil {
 		return err
 	}
-	return l.r.versionTable(ctx, conn)
+	return l.r.prepare(ctx, conn)
 }
 
 func (l *mysqlLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {

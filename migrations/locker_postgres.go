@@ -41,7 +41,7 @@ func (l *pgLocker) SessionLock(ctx context.Context, conn *sql.Conn) (err error) 
 	if err := l.r.locked(); err != nil {
 		return err
 	}
-	return l.r.versionTable(ctx, conn)
+	return l.r.prepare(ctx, conn)
 }
 
 func (l *pgLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
@@ -74,7 +74,7 @@ var errPooler = errors.New("the server session that runs this transaction is not
 func (l *pgLocker) begin(ctx context.Context, tx *sql.Tx, _ Step) (bool, error) {
 	var set string
 	var ok bool
-	ms := strconv.FormatInt(max(1, l.r.o.ddlTimeout.Milliseconds()), 10)
+	ms := strconv.FormatInt(max(1, l.r.ddlTimeout().Milliseconds()), 10)
 	err := tx.QueryRowContext(ctx, "SELECT set_config('lock_timeout', $1, true), pg_try_advisory_xact_lock($2)", ms, l.key()).Scan(&set, &ok)
 	if err == nil && !ok {
 		err = errPooler

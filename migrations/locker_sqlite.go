@@ -30,7 +30,7 @@ func (l *sqliteLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	}
 	err := l.setTimeout(ctx, conn, busyTimeout)
 	if err == nil {
-		err = l.patiently(ctx, func() error { return l.r.versionTable(ctx, conn) })
+		err = l.patiently(ctx, func() error { return l.r.prepare(ctx, conn) })
 	}
 	if err == nil {
 		err = l.r.locked()
@@ -88,9 +88,12 @@ func (l *sqliteLocker) again(err error) (bool, error) {
 
 // patiently repeats what the lock of the file refuses, until LockTimeout has passed.
 func (l *sqliteLocker) patiently(ctx context.Context, f func() error) error {
-	for {
+	for waited := false; ; {
 		err := f()
 		if !busy(err) {
+			if waited {
+				l.r.waited()
+			}
 			return err
 		}
 		if err := l.late(err); err != nil {
@@ -99,6 +102,7 @@ func (l *sqliteLocker) patiently(ctx context.Context, f func() error) error {
 		if err := pause(ctx, 10*time.Millisecond, 40*time.Millisecond); err != nil {
 			return err
 		}
+		waited = true
 	}
 }
 
@@ -108,8 +112,8 @@ func busy(err error) bool {
 }
 
 func (l *sqliteLocker) late(err error) error {
-	if time.Now().Before(l.r.deadline) {
+	if l.r.left-time.Since(l.r.since) > 0 {
 		return nil
 	}
-	return fmt.Errorf("%w, or another program writes, for %v: see who it is, or wait longer (LockTimeout): %w", ErrLockTimeout, l.r.o.lockTimeout, err)
+	return fmt.Errorf("%w, or another program writes, for %v: see who it is, or %s: %w", ErrLockTimeout, l.r.o.lockTimeout, waitLonger, err)
 }

@@ -14,14 +14,18 @@ import (
 
 var (
 	// ErrLockTimeout says that another process was migrating for all of
-	// [LockTimeout], or that no connection could be had.
+	// [LockTimeout], or that no connection could be had. On SQLite it is also any
+	// other program that writes.
 	ErrLockTimeout = errors.New("another process is migrating")
 	// ErrDDLTimeout says that a transaction of somebody else's kept a lock on a table
-	// for longer than [DDLTimeout], at every try.
+	// for all of [LockTimeout].
 	ErrDDLTimeout = errors.New("a table is in use by a transaction that does not end")
 	// ErrTooNew says that the tables are of a release that this program does not
 	// understand.
 	ErrTooNew = schema.ErrTooNew
+	// ErrForeign says that a table or an index of a name that is needed is not as
+	// sqllock makes it: it is somebody else's, or has been changed.
+	ErrForeign = schema.ErrForeign
 )
 
 // Up makes the tables of sqllock, or brings them to the latest version. It is safe
@@ -29,9 +33,15 @@ var (
 // On PostgreSQL it also makes the schema if there is none.
 //
 // The error names the migration and the statement that failed; migrations before
-// it stay, and the next Up goes on from there. A table of the same name that
-// somebody else has made is an error too. It wraps [ErrLockTimeout],
-// [ErrDDLTimeout], [ErrTooNew] or ctx's error where that was the reason.
+// it stay, and the next Up goes on from there. It wraps [ErrLockTimeout],
+// [ErrDDLTimeout], [ErrTooNew], [ErrForeign] or ctx's error where that was the
+// reason.
+//
+// A table that is there already, and is not recorded as made, is taken for ours only
+// if it is what is needed, as one is that an Up on MySQL left when it was broken off.
+// Up looks at all of them before it changes anything, and at each one again before
+// and after its step; one that differs, or an index of that name on another table,
+// is refused with ErrForeign, and its step is not recorded.
 func Up(ctx context.Context, db *sqldb.DB, opts ...Option) error {
 	if db == nil {
 		return errNoDB
@@ -41,7 +51,7 @@ func Up(ctx context.Context, db *sqldb.DB, opts ...Option) error {
 		return err
 	}
 	if o.dryRun != nil {
-		return dryUp(ctx, db, o)
+		return dry(ctx, db, o, false)
 	}
 	return start(db, o, false).do(ctx, func(ctx context.Context, p *goose.Provider) error {
 		_, err := p.UpTo(ctx, o.to)
@@ -54,6 +64,10 @@ func Up(ctx context.Context, db *sqldb.DB, opts ...Option) error {
 // schema that Up has made stays. It returns nil when there is nothing to undo.
 // Programs that use the tables must not run meanwhile.
 //
+// A table that differs from what its migration made is not dropped: before anything
+// is undone, Down looks at all that would go, and refuses with [ErrForeign]. One that
+// is not there any more is no reason to.
+//
 // Its errors are those of [Up].
 func Down(ctx context.Context, db *sqldb.DB, opts ...Option) error {
 	if db == nil {
@@ -64,7 +78,7 @@ func Down(ctx context.Context, db *sqldb.DB, opts ...Option) error {
 		return err
 	}
 	if o.dryRun != nil {
-		return dryDown(ctx, db, o)
+		return dry(ctx, db, o, true)
 	}
 	return start(db, o, true).do(ctx, func(ctx context.Context, p *goose.Provider) error {
 		if o.toSet {
@@ -132,38 +146,4 @@ func read(ctx context.Context, db *sqldb.DB) (schema.State, error) {
 		err = fmt.Errorf("migrations: %w", err)
 	}
 	return s, err
-}
-
-func dryUp(ctx context.Context, db *sqldb.DB, o *options) error {
-	s, err := read(ctx, db)
-	if err != nil {
-		return err
-	}
-	for _, m := range o.migrations {
-		if m.Version <= o.to && !s.Has(m.Version) {
-			o.dryRun(step(schema.PlaceOf(db), m, false))
-		}
-	}
-	return nil
-}
-
-func dryDown(ctx context.Context, db *sqldb.DB, o *options) error {
-	s, err := read(ctx, db)
-	if err != nil {
-		return err
-	}
-	for i := len(o.migrations) - 1; i >= 0; i-- {
-		m := o.migrations[i]
-		if !s.Has(m.Version) {
-			continue
-		}
-		if o.toSet && m.Version <= o.to {
-			break
-		}
-		o.dryRun(step(schema.PlaceOf(db), m, true))
-		if !o.toSet {
-			break
-		}
-	}
-	return nil
 }

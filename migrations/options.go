@@ -12,8 +12,6 @@ import (
 const (
 	defaultLockTimeout = 5 * time.Minute
 	defaultDDLTimeout  = 3 * time.Second
-	// ddlTries is how often a migration is tried that waits for a lock on a table.
-	ddlTries = 5
 )
 
 // Option is an option of [Up], [Down] and [SQL].
@@ -29,7 +27,6 @@ type options struct {
 	place       schema.Place
 	used        []string // names of the options that were given
 	migrations  []schema.Migration
-	tries       int
 	locker      func(*run) locker
 
 	before func(Step, int) error // tests: called before each statement, and after the last
@@ -94,9 +91,10 @@ func notNil(name string, f func(Step)) error {
 	return nil
 }
 
-// LockTimeout says how long to wait for a connection and for another process that
-// migrates. Default: 5 minutes. When it has passed, the error wraps
-// [ErrLockTimeout].
+// LockTimeout says how long to wait in all: for a connection, for another process
+// that migrates, and for tables that are in use. The time that the migrations
+// themselves take does not count. Default: 5 minutes. When it has passed, the error
+// wraps [ErrLockTimeout], or [ErrDDLTimeout] where it was a table.
 func LockTimeout(d time.Duration) Option {
 	return option("LockTimeout", func(o *options) error {
 		o.lockTimeout = d
@@ -104,12 +102,13 @@ func LockTimeout(d time.Duration) Option {
 	})
 }
 
-// DDLTimeout says how long one statement may wait for a lock on a table, while
-// everybody else who wants that table queues behind it. Default: 3 seconds; whole
-// seconds on MySQL and MariaDB, rounded up. The migration is then rolled back and
-// tried again, five times in all with a pause of that length in between; after
-// that the error wraps [ErrDDLTimeout]. SQLite has no locks on tables: there it is
-// only the pause after a commit that readers have kept from the file.
+// DDLTimeout says how long one statement may wait for a lock on a table at a time,
+// while everybody else who wants that table queues behind it. Default: 3 seconds, and
+// never more than is left of [LockTimeout]; whole seconds on MySQL and MariaDB,
+// rounded up. The migration is then rolled back, and tried again after a pause of
+// about that length, in which the others get through, until LockTimeout has passed.
+// SQLite has no locks on tables: there it is only the pause after a commit that
+// readers have kept from the file.
 func DDLTimeout(d time.Duration) Option {
 	return option("DDLTimeout", func(o *options) error {
 		o.ddlTimeout = d
@@ -147,7 +146,6 @@ func collect(kind sqldb.Kind, fn string, opts []Option) (*options, error) {
 	o := &options{
 		lockTimeout: defaultLockTimeout,
 		ddlTimeout:  defaultDDLTimeout,
-		tries:       ddlTries,
 		locker:      newLocker,
 		place:       schema.Place{Kind: kind, Prefix: sqldb.DefaultTablePrefix},
 	}

@@ -96,6 +96,7 @@ func TestMySQLRepeats(t *testing.T) {
 // not for long at a time, and other readers are let through.
 func TestDDLTimeout(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel() // it waits
 		up(t, db.DB)
 		read := "SELECT count(*) FROM " + db.Table("job_runs")
 		reader, err := db.SQL.BeginTx(t.Context(), nil)
@@ -108,14 +109,15 @@ func TestDDLTimeout(t *testing.T) {
 			t.Fatal(err)
 		}
 		short := migrations.DDLTimeout(200 * time.Millisecond)
-		err = migrations.Down(t.Context(), db.DB, short, migrations.Tries(2))
-		if !errors.Is(err, migrations.ErrDDLTimeout) || sqldb.ClassOf(err) != sqldb.LockTimeout {
-			t.Fatalf("Down beside a reader: %v", err)
+		tries := 0
+		err = migrations.Down(t.Context(), db.DB, short, migrations.LockTimeout(4*time.Second), migrations.Progress(func(migrations.Step) { tries++ }))
+		if !errors.Is(err, migrations.ErrDDLTimeout) || sqldb.ClassOf(err) != sqldb.LockTimeout || tries < 2 {
+			t.Fatalf("Down beside a reader, after %d tries: %v", tries, err)
 		}
 		wantClean(t, db.DB)
 
 		// Another reader queues behind the DDL, and gets through when it gives up.
-		tries := 0
+		tries = 0
 		var second error
 		var wait chan struct{}
 		down(t, db.DB, short, migrations.Progress(func(migrations.Step) {
@@ -136,6 +138,29 @@ func TestDDLTimeout(t *testing.T) {
 			t.Errorf("the second reader: %v; %d tries", second, tries)
 		}
 		wantVersion(t, db.DB, latest-1)
+	})
+}
+
+// TestLockTimeoutIsTotal: it bounds the waiting for a table, too, and the last try
+// goes up to it.
+func TestLockTimeoutIsTotal(t *testing.T) {
+	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel() // it waits
+		up(t, db.DB)
+		reader, err := db.SQL.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = reader.Rollback() }()
+		if _, err := reader.ExecContext(t.Context(), "SELECT * FROM "+db.Table("job_runs")); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		err = migrations.Down(t.Context(), db.DB, migrations.LockTimeout(2*time.Second))
+		took := time.Since(begun)
+		if !errors.Is(err, migrations.ErrDDLTimeout) || !strings.Contains(err.Error(), "for all of 2s") || took < 1900*time.Millisecond || took > 20*time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
 	})
 }
 
@@ -165,7 +190,7 @@ func TestSQLiteReader(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = rows.Close() }()
-			err = migrations.Up(t.Context(), one, migrations.DDLTimeout(20*time.Millisecond), migrations.LockTimeout(300*time.Millisecond), migrations.Tries(2))
+			err = migrations.Up(t.Context(), one, migrations.DDLTimeout(20*time.Millisecond), migrations.LockTimeout(300*time.Millisecond))
 			if !errors.Is(err, migrations.ErrDDLTimeout) && !errors.Is(err, migrations.ErrLockTimeout) {
 				t.Errorf("Up beside a reader: %v", err)
 			}
@@ -184,7 +209,7 @@ func TestSQLiteReader(t *testing.T) {
 			if err != nil || !rows.Next() {
 				t.Fatal(err)
 			}
-			err = migrations.Up(t.Context(), one, migrations.DDLTimeout(20*time.Millisecond), migrations.LockTimeout(300*time.Millisecond), migrations.Tries(2))
+			err = migrations.Up(t.Context(), one, migrations.DDLTimeout(20*time.Millisecond), migrations.LockTimeout(time.Second))
 			if !errors.Is(err, migrations.ErrDDLTimeout) {
 				t.Errorf("Up beside a reader: %v", err)
 			}

@@ -24,11 +24,11 @@ type run struct {
 	down  bool
 	lock  locker
 
-	ctx      context.Context // the caller's
-	deadline time.Time       // end of LockTimeout
-	held     atomic.Bool     // the lock is held: ctx no longer interrupts
-	begun    int64           // version of the last step that has begun in this try
-	made     []string        // names of the steps that have begun in this call
+	ctx   context.Context // the caller's
+	left  time.Duration   // of LockTimeout
+	since time.Time       // since when it may be waiting
+	held  atomic.Bool     // the lock is held: ctx no longer interrupts
+	begun int64           // version of the last step that has begun in this try
 }
 
 func start(db *sqldb.DB, o *options, down bool) *run {
@@ -39,26 +39,50 @@ func start(db *sqldb.DB, o *options, down bool) *run {
 
 // do runs migrate on a Provider, again where a table was locked.
 func (r *run) do(ctx context.Context, migrate func(context.Context, *goose.Provider) error) error {
-	r.ctx = ctx
-	for try := 1; ; try++ {
-		r.deadline = time.Now().Add(r.o.lockTimeout)
+	r.ctx, r.left = ctx, r.o.lockTimeout
+	r.works()
+	var inUse error
+	for {
 		err := r.once(ctx, migrate)
-		if err == nil && !r.down {
-			return r.verify(ctx)
-		}
-		if err == nil || errors.Is(err, ErrLockTimeout) || !sqldb.Retryable(err) {
+		switch {
+		case err == nil || !sqldb.Retryable(err) && !errors.Is(err, ErrLockTimeout):
 			return err
+		case !errors.Is(err, ErrLockTimeout):
+			inUse = err
+		case inUse == nil:
+			return err
+		} // The lock may just have been too late for what was left of the time.
+		r.waited()
+		if r.left < shortest || errors.Is(err, ErrLockTimeout) {
+			return fmt.Errorf("%w: %w, for all of %v: end that transaction, or %s", inUse, ErrDDLTimeout, r.o.lockTimeout, waitLonger)
 		}
-		if try == r.o.tries {
-			return fmt.Errorf("%w: %w: end the transactions that have used it and run it again", err, ErrDDLTimeout)
-		}
-		// Nothing is held during the pause. Its length is random, so that two
-		// processes do not meet again.
-		if ctxErr := pause(ctx, r.o.ddlTimeout/2, r.o.ddlTimeout); ctxErr != nil {
+		// Nothing is held during the pause. Its length is random, so that two processes
+		// do not meet again, and leaves time for another try.
+		if ctxErr := pause(ctx, min(r.o.ddlTimeout/2, r.left/4), min(r.o.ddlTimeout, r.left/4)); ctxErr != nil {
 			return fmt.Errorf("migrations: %w, after: %w", ctxErr, err)
 		}
+		r.waited()
 	}
 }
+
+// shortest is a rest of LockTimeout that is not worth another try.
+const shortest = 10 * time.Millisecond
+
+// waitLonger is what can be done about a LockTimeout.
+const waitLonger = "wait longer (--lock-timeout; in a program: migrations.LockTimeout)"
+
+// works says that nothing is being waited for.
+func (r *run) works() { r.since = time.Now() }
+
+// waited takes what has passed since then from the time for waiting.
+func (r *run) waited() {
+	now := time.Now()
+	r.left -= now.Sub(r.since)
+	r.since = now
+}
+
+// ddlTimeout is how long the next statement may wait for a lock on a table.
+func (r *run) ddlTimeout() time.Duration { return min(r.o.ddlTimeout, r.left) }
 
 // pause waits for a random time of at least d and at most d plus spread, or until
 // ctx ends.
@@ -87,7 +111,7 @@ func (r *run) once(ctx context.Context, migrate func(context.Context, *goose.Pro
 	// goose runs under a context of its own, which the caller's ends only as long as
 	// the lock is not held: later the end of it is looked at between migrations.
 	r.held.Store(false)
-	waiting, cancel := context.WithTimeoutCause(ctx, r.o.lockTimeout, errWaited)
+	waiting, cancel := context.WithTimeoutCause(ctx, r.left, errWaited)
 	defer cancel()
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -107,7 +131,7 @@ func (r *run) once(ctx context.Context, migrate func(context.Context, *goose.Pro
 				return fmt.Errorf("migrations: while waiting to migrate: %w", err)
 			}
 			if context.Cause(waiting) == errWaited {
-				return fmt.Errorf("migrations: %w, or the pool had no connection to give, for %v: see who it is, or wait longer (LockTimeout)", ErrLockTimeout, r.o.lockTimeout)
+				return fmt.Errorf("migrations: %w, or the pool had no connection to give, for %v: see who it is, or %s", ErrLockTimeout, r.o.lockTimeout, waitLonger)
 			}
 		}
 		waits, late := r.lock.again(err)
@@ -145,6 +169,9 @@ func (r *run) goose(ctx context.Context, db *sql.DB, migrate func(context.Contex
 func explain(err error) error {
 	var failed *stepError
 	var partial *goose.PartialError
+	if foreign := schema.ForeignOf(err); foreign != nil {
+		return fmt.Errorf("migrations: %w", foreign)
+	}
 	switch {
 	case errors.As(err, &failed):
 		err = failed
@@ -186,8 +213,7 @@ func (r *run) goMigrations() []*goose.Migration {
 	var all []*goose.Migration
 	for _, m := range r.o.migrations {
 		fn := func(down bool) *goose.GoFunc {
-			s := step(r.place, m, down)
-			return &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error { return r.apply(ctx, tx, s) }}
+			return &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error { return r.apply(ctx, tx, m, down) }}
 		}
 		all = append(all, goose.NewGoMigration(m.Version, fn(false), fn(true)))
 	}
@@ -196,10 +222,12 @@ func (r *run) goMigrations() []*goose.Migration {
 
 // apply runs the statements of a step. goose records the version in the same
 // transaction, through the store.
-func (r *run) apply(ctx context.Context, tx *sql.Tx, s Step) error {
+func (r *run) apply(ctx context.Context, tx *sql.Tx, m schema.Migration, down bool) error {
+	s := step(r.place, m, down)
 	if err := r.ctx.Err(); err != nil {
 		return &stepError{step: s, what: "not begun", err: err}
 	}
+	r.works()
 	skip, err := r.lock.begin(ctx, tx, s)
 	if err != nil {
 		return &stepError{step: s, err: err}
@@ -207,11 +235,28 @@ func (r *run) apply(ctx context.Context, tx *sql.Tx, s Step) error {
 	if skip {
 		return nil
 	}
+	c := catalogOn(r.place, tx)
+	if err := c.refuse(ctx, m, down); err != nil {
+		return &stepError{step: s, what: "not begun", err: err}
+	}
 	r.begun = s.Version
-	r.made = append(r.made, s.Name)
 	if r.o.progress != nil {
 		r.o.progress(s)
 	}
+	r.works()
+	if err := r.execute(ctx, tx, s); err != nil {
+		return err
+	}
+	if !down {
+		if err := c.verify(ctx, m); err != nil {
+			return &stepError{step: s, what: "not recorded", err: err}
+		}
+	}
+	r.works()
+	return nil
+}
+
+func (r *run) execute(ctx context.Context, tx *sql.Tx, s Step) error {
 	fault := func(int) error { return nil }
 	if r.o.before != nil {
 		fault = func(i int) error { return r.o.before(s, i) }

@@ -118,7 +118,7 @@ func TestStatusReadOnlySession(t *testing.T) {
 		wantClean(t, one)
 		// And Up says why it cannot.
 		down(t, db.DB)
-		err := migrations.Up(t.Context(), one, migrations.LockTimeout(5*time.Second))
+		err := migrations.Up(t.Context(), one, migrations.LockTimeout(time.Minute))
 		if sqldb.ClassOf(err) != sqldb.ReadOnly || !strings.Contains(err.Error(), "session that write") {
 			t.Errorf("Up in a read-only session: %v", err)
 		}

@@ -51,6 +51,9 @@ func (s *store) Delete(ctx context.Context, db database.DBTxConn, version int64)
 }
 
 func (s *store) drop(ctx context.Context, db database.DBTxConn) error {
+	if err := catalogOn(s.r.place, db).mayDrop(ctx, schema.VersionTable); err != nil {
+		return err
+	}
 	for _, text := range schema.Bookkeeping(s.r.place.Kind).Down {
 		if _, err := db.ExecContext(ctx, s.r.place.Render(text)); err != nil {
 			return err
@@ -84,7 +87,7 @@ func (s *store) ListMigrations(ctx context.Context, db database.DBTxConn) ([]*da
 	state, err := s.read(ctx, db)
 	missing := schema.Missing(err)
 	if err != nil && !missing {
-		return nil, fmt.Errorf("reading which migrations have been applied: %w", err)
+		return nil, s.r.place.ReadError(err)
 	}
 	var list []*database.ListMigrationsResult
 	for i := len(state.Applied) - 1; i >= 0; i-- {

@@ -86,8 +86,8 @@ func TablePrefix(prefix string) Option {
 		if len(prefix) > maxPrefix {
 			return fmt.Errorf("table prefix %q has %d bytes, more than %d", prefix, len(prefix), maxPrefix)
 		}
-		if err := CheckIdent(prefix + "x"); err != nil {
-			return fmt.Errorf("table prefix: %w", err)
+		if CheckIdent(prefix+"x") != nil { // a name that begins with it
+			return fmt.Errorf("table prefix %q: only ASCII letters, digits, '_' and '$' are allowed, and a letter or '_' in front", prefix)
 		}
 		o.prefix = prefix
 		return nil

@@ -31,12 +31,13 @@ func (a *app) checkCommand() *cobra.Command {
 		Short: "Compare the live tables with what the library needs",
 		Long: `check compares the tables in the database with what this release needs: tables,
 columns, types, defaults, collations, keys and engine. It only reads. It ends with
-1 if something differs, and says what to do.`,
+1 if something differs, and says what to do: for what is missing, with the SQL that
+makes it again.`,
 		Example: `  sqllock-migrate check
   sqllock-migrate check --json | jq -r '.problems[].fix'`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: a.connected(false, func(ctx context.Context, s *session) error {
+		RunE: a.connected(refuse, func(ctx context.Context, s *session) error {
 			problems, err := migrations.Check(ctx, s.db)
 			if err != nil {
 				return err

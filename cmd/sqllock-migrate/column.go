@@ -39,13 +39,13 @@ Without --apply no connection is made: the DSN only tells the kind of database,
 and --database does, too. Adding such a column is a matter of metadata for
 PostgreSQL 11+, MySQL 8.0+ and MariaDB 10.3+; it needs the table to itself for a
 moment, for which it queues 3s at most at a time, since everybody else queues behind
-it, and tries again until --lock-timeout has passed (exit code 4).
+it, and tries again until --lock-timeout has passed in all (exit code 4).
 
 JSON: {"table", "column", "sql", "applied": was the statement run, "existed": was
 the column there already}.`,
 		Example: `  sqllock-migrate version-column t_bonus --database mysql
   sqllock-migrate version-column shop.t_bonus --apply --lock-timeout 2s`,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneOf("TABLE", "the table that gets the column, as in t_bonus or shop.t_bonus"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, err := a.columnKind(database, apply)
@@ -90,7 +90,7 @@ func (a *app) runColumn(cmd *cobra.Command, kind sqldb.Kind, c versionColumn, ap
 	if !apply {
 		return a.columnResult(columnResult{Table: c.table, Column: c.column, SQL: c.sql(kind)})
 	}
-	return a.withDB(cmd.Context(), false, func(ctx context.Context, s *session) error {
+	return a.withDB(cmd.Context(), refuse, func(ctx context.Context, s *session) error {
 		added, err := c.apply(ctx, s.in.Hard(), s.db, a.lockTimeout, func() {
 			a.out.Say("table %s is in use: trying again for up to %s", c.table, a.lockTimeout)
 		})

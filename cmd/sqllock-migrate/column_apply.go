@@ -22,7 +22,7 @@ type found struct {
 
 // apply adds the column. It reports false if one that serves is there already.
 // One try queues for the table for [ddlTimeout] at most, and everybody else behind
-// it; after a pause of half that time it tries again, until lockTimeout has passed.
+// it; after a pause it tries again, until lockTimeout has passed.
 // waiting is called before the first pause. A statement that runs is ended by hard
 // only, everything else by ctx.
 func (c versionColumn) apply(ctx, hard context.Context, db *sqldb.DB, lockTimeout time.Duration, waiting func()) (added bool, err error) {
@@ -31,8 +31,7 @@ func (c versionColumn) apply(ctx, hard context.Context, db *sqldb.DB, lockTimeou
 		if exists, err := c.look(ctx, db); exists || err != nil {
 			return false, err
 		}
-		left := max(time.Millisecond, lockTimeout-time.Since(begun))
-		err := c.alter(hard, db, min(ddlTimeout, left))
+		err := c.alter(hard, db, min(ddlTimeout, lockTimeout-time.Since(begun)))
 		if err == nil {
 			return true, nil
 		}
@@ -43,14 +42,15 @@ func (c versionColumn) apply(ctx, hard context.Context, db *sqldb.DB, lockTimeou
 			}
 			return false, fmt.Errorf("adding column %s to %s: %w", c.column, c.table, err)
 		}
-		if time.Since(begun)+ddlTimeout/2 >= lockTimeout {
+		left := lockTimeout - time.Since(begun)
+		if left < 10*time.Millisecond { // not worth another try
 			return false, cli.Exit(cli.LockTimeout, fmt.Errorf("table %s was in use for all of %s, and nothing was changed: end the transactions that use it, or give a longer --lock-timeout: %w", c.table, lockTimeout, err))
 		}
 		if try == 1 {
 			waiting()
 		}
 		select {
-		case <-time.After(ddlTimeout / 2):
+		case <-time.After(min(ddlTimeout/2, left/2)):
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
 		}

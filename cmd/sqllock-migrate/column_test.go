@@ -100,7 +100,7 @@ func TestVersionColumnLockTimeout(t *testing.T) {
 		if _, err := tx.ExecContext(t.Context(), "SELECT * FROM t_bonus"); err != nil {
 			t.Fatal(err)
 		}
-		_, stderr := want(t, cli.LockTimeout, "version-column", "t_bonus", "--apply", "--lock-timeout", "100ms", "--dsn", plain(db))
+		_, stderr := want(t, cli.LockTimeout, "version-column", "t_bonus", "--apply", "--lock-timeout", "2s", "--dsn", plain(db))
 		if !strings.Contains(stderr, "nothing was changed") {
 			t.Error(stderr)
 		}

@@ -17,10 +17,11 @@
 // Results go to stdout, messages to stderr. Exit codes:
 //
 //	0  done
-//	1  failed; check: the tables differ
+//	1  failed; check, and an up that has nothing to do: the tables differ
 //	2  wrong usage, a malformed DSN included; nothing was done
 //	3  migrations are pending (status --exit-code)
-//	4  a lock was not had within --lock-timeout
+//	4  a lock was not had within --lock-timeout, which bounds all waiting: for
+//	   another process that migrates, and for tables that are in use
 //
 // With --json a command that ends with 0 or 3, and check also with 1, writes one
 // JSON object to stdout; after another code stdout is empty. Fields may be added;
@@ -39,9 +40,12 @@
 //	version         {"version": n, "latest": n}; version 0: there are no tables
 //	sql             {"database": string, "sql": string}
 //	check           {"ok": bool, "problems": [{"table": string, "column": string or "",
-//	                 "problem": string, "fix": what to do}, …]}
+//	                 "problem": string, "fix": what to do; SQL for what is missing}, …]}
 //	version-column  {"table": string, "column": string, "sql": string,
 //	                 "applied": was it run now, "existed": was it there before}
+//
+// Of an SQLite file that does not exist, "status" and "up --dry-run" answer as if it
+// were empty; "up" alone makes it.
 //
 // The first SIGINT or SIGTERM ends the command after the migration that is
 // running, the second at once.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -129,10 +130,30 @@ func TestSQLIsWhatUpDoes(t *testing.T) {
 func TestLookingMakesNoFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "typo.db")
 	t.Setenv(envDSN, "sqlite:"+file)
-	for _, args := range [][]string{{"status"}, {"version"}, {"check"}, {"down"}, {"up", "--dry-run"}, {"version-column", "t", "--apply"}} {
+	for _, args := range [][]string{{"version"}, {"check"}, {"down"}, {"version-column", "t", "--apply"}} {
 		if _, stderr := want(t, cli.Failed, args...); !strings.Contains(stderr, "does not exist") {
 			t.Errorf("%v: %s", args, stderr)
 		}
+	}
+	// What would be done and what is pending can be told all the same.
+	dry := wantJSON[stepsResult](t, cli.Done, "up", "--dry-run")
+	if here := (place{"sqlite", "main", "sqllock_"}); dry.place != here || dry.From != 0 || dry.To != latest || len(dry.Steps) != int(latest) {
+		t.Errorf("up --dry-run: %+v", dry)
+	}
+	if stdout, stderr := want(t, cli.Done, "up", "--dry-run"); !strings.Contains(stdout, "CREATE TABLE") || !strings.Contains(stderr, "typo.db does not exist") {
+		t.Errorf("up --dry-run: %s%s", stdout, stderr)
+	}
+	if st := wantJSON[statusResult](t, cli.Pending, "status", "--exit-code"); st.Pending != int(latest) {
+		t.Errorf("status: %+v", st)
+	}
+	if _, stderr := want(t, cli.Done, "status"); !strings.Contains(stderr, "typo.db does not exist") {
+		t.Errorf("status: %s", stderr)
+	}
+	if _, stderr := want(t, cli.Failed, "up", "--dry-run", "--dsn", "sqlite:"+filepath.Join(file, "no", "folder.db")); !strings.Contains(stderr, "folder") {
+		t.Errorf("up --dry-run in no folder: %s", stderr)
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Fatal("the file was made")
 	}
 	want(t, cli.Done, "up")
 	want(t, cli.Done, "up", "--dsn", "sqlite::memory:")
@@ -159,10 +180,12 @@ func TestManyProcesses(t *testing.T) {
 	})
 }
 
+// TestLockTimeout: it is the bound of all waiting. Only the calls that have to fail
+// have a short one.
 func TestLockTimeout(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel() // it waits
-		dsn := []string{"--dsn", plain(db), "--lock-timeout", "100ms"}
+		dsn := []string{"--dsn", plain(db)}
 		want(t, cli.Done, append(dsn, "up")...)
 		// Somebody reads (SQLite: writes) and does not end.
 		tx, err := db.SQL.BeginTx(t.Context(), nil)
@@ -173,16 +196,105 @@ func TestLockTimeout(t *testing.T) {
 		if _, err := tx.ExecContext(t.Context(), "SELECT * FROM "+db.Table("job_runs")); err != nil {
 			t.Fatal(err)
 		}
-		stdout, stderr := want(t, cli.LockTimeout, append(dsn, "down")...)
-		if stdout != "" || strings.Contains(stderr, "Usage:") {
+		begun := time.Now()
+		stdout, stderr := want(t, cli.LockTimeout, append(dsn, "down", "--lock-timeout", "2s")...)
+		if took := time.Since(begun); took < 1900*time.Millisecond || took > 30*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if stdout != "" || !strings.Contains(stderr, "for 2s") && !strings.Contains(stderr, "for all of 2s") || !strings.Contains(stderr, "--lock-timeout") {
 			t.Errorf("%s%s", stdout, stderr)
 		}
 		if v, _ := want(t, cli.Done, append(dsn, "version")...); v != fmt.Sprintf("%d\n", latest) {
 			t.Errorf("the version is %s", v)
 		}
+		if db.Kind() != sqldb.SQLite {
+			// In a process of its own it waits, and has the table when it comes free.
+			m := &migrating{Cmd: child(t, []string{envDSN + "=" + plain(db)}, "down")}
+			m.watch(t)
+			m.sees(t, fmt.Sprintf("down %d job_runs", latest))
+			m.sees(t, "sqllock-migrate: table in use, trying again")
+			if err := tx.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Wait(); err != nil {
+				t.Error(err)
+			}
+			return
+		}
 		if err := tx.Rollback(); err != nil {
 			t.Fatal(err)
 		}
 		want(t, cli.Done, append(dsn, "down")...)
+	})
+}
+
+// TestTheirTable: a table of the user's of the name of one of ours.
+func TestTheirTable(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		use(t, db)
+		const theirs = "CREATE TABLE jobs (id INT PRIMARY KEY)"
+		db.MustExec(t, theirs)
+		for _, args := range [][]string{{"up"}, {"up", "--dry-run"}} {
+			if stdout, stderr := want(t, cli.Failed, append(args, "--table-prefix", "")...); stdout != "" ||
+				!strings.Contains(stderr, "sqllock-migrate: migrations: table jobs is there already and is not sqllock's (") || !strings.Contains(stderr, "choose another --table-prefix") {
+				t.Errorf("%v: %s%s", args, stdout, stderr)
+			}
+		}
+		if v, _ := want(t, cli.Done, "version", "--table-prefix", ""); v != "0\n" {
+			t.Errorf("the version is %s", v)
+		}
+		// Recorded all the same, by an earlier release.
+		db.MustExec(t, "DROP TABLE jobs")
+		want(t, cli.Done, "up", "--table-prefix", "")
+		db.MustExec(t, "DROP TABLE jobs", theirs)
+		if stdout, stderr := want(t, cli.Failed, "up", "--table-prefix", ""); stdout != "" || !strings.Contains(stderr, "nothing to do, but the tables are not what they should be") ||
+			!strings.Contains(stderr, `"sqllock-migrate check"`) || !strings.Contains(stderr, "jobs") {
+			t.Errorf("up: %s%s", stdout, stderr)
+		}
+		want(t, cli.Failed, "down", "--to", "0", "--table-prefix", "")
+		db.MustExec(t, "SELECT id FROM jobs")
+		db.MustExec(t, "DROP TABLE jobs")
+		want(t, cli.Done, "down", "--to", "0", "--table-prefix", "")
+
+		db.MustExec(t, "CREATE TABLE schema_version (id INT PRIMARY KEY, version INT)")
+		for _, args := range [][]string{{"up"}, {"status"}, {"check"}, {"down"}} {
+			if _, stderr := want(t, cli.Failed, append(args, "--table-prefix", "")...); !strings.Contains(stderr, "table schema_version is there already and is not sqllock's: choose another --table-prefix") {
+				t.Errorf("%v: %s", args, stderr)
+			}
+		}
+	})
+}
+
+// TestOtherDirection: --to that is on the other side.
+func TestOtherDirection(t *testing.T) {
+	t.Setenv(envDSN, "sqlite:"+filepath.Join(t.TempDir(), "a.db"))
+	want(t, cli.Done, "up", "--to", "6")
+	stdout, stderr := want(t, cli.Done, "up", "--to", "1")
+	if stdout != "version 6: nothing to do\n" || !strings.Contains(stderr, `the version is 6, above 1 already; "sqllock-migrate down --to 1" would go back`) {
+		t.Errorf("%s%s", stdout, stderr)
+	}
+	want(t, cli.Done, "down", "--to", "1")
+	stdout, stderr = want(t, cli.Done, "down", "--to", "5")
+	if stdout != "version 1: nothing to do\n" || !strings.Contains(stderr, `the version is 1, below 5 already; "sqllock-migrate up --to 5" would go on`) {
+		t.Errorf("%s%s", stdout, stderr)
+	}
+}
+
+// TestCheckPrintsSQL: what is missing is made again by what check prints.
+func TestCheckPrintsSQL(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		use(t, db)
+		want(t, cli.Done, "up", "--to", "3")
+		if stdout, _ := want(t, cli.Failed, "check"); stdout != fmt.Sprintf("the tables of sqllock have version 3, and this program needs version %d: run \"sqllock-migrate up\" or migrations.Up\n", latest) {
+			t.Errorf("check of an older version: %s", stdout)
+		}
+		want(t, cli.Done, "up")
+		db.MustExec(t, "ALTER TABLE "+db.Table("locks")+" DROP COLUMN holder", "DROP TABLE "+db.Table("claims"))
+		for _, p := range wantJSON[checkResult](t, cli.Failed, "check").Problems {
+			for statement := range strings.SplitSeq(p.Fix, ";\n") {
+				db.MustExec(t, strings.TrimSuffix(statement, ";"))
+			}
+		}
+		want(t, cli.Done, "check")
 	})
 }

@@ -54,11 +54,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return a.finish(cmd, err)
 }
 
-// finish says what err says, and how the command is used if that was the error.
+// finish says what err says, and where to read how the command is used if that was
+// the error.
 func (a *app) finish(cmd *cobra.Command, err error) int {
 	code := a.out.Finish(err)
 	if code == cli.Usage {
-		_, _ = fmt.Fprintf(a.out.Stderr, "\n%s", cmd.UsageString())
+		a.out.Say("see \"%s --help\"", cmd.CommandPath())
 	}
 	return code
 }
@@ -88,10 +89,13 @@ The database is named by --dsn, or better by ` + envDSN + `, since other users o
 machine can read command lines:
 
   postgres://user:password@host:5432/database?sslmode=require
-  mysql://user:password@host:3306/database        (mariadb:// is the same)
-  user:password@tcp(host:3306)/database
+  host=db.example user=app password=... dbname=shop      (PostgreSQL's keywords)
+  mysql://user:password@host:3306/database
+  mariadb://user:password@host:3306/database
+  user:password@tcp(host:3306)/database                  (MySQL and MariaDB)
   sqlite:path/to/file.db
 
+mysql:// and mariadb:// both take either server: it is asked which it is.
 In a URL, percent-encode what has a meaning there: @ is %40, / is %2F, # is %23.
 
 Results are written to stdout, messages to stderr. Exit codes: 0 done, 1 failed,
@@ -122,10 +126,10 @@ is running, the second at once.`,
 	root.SetHelpCommand(helpCommand())
 	f := root.PersistentFlags()
 	f.SortFlags = false
-	f.StringVar(&a.dsn, "dsn", "", "the `DSN` of the database (default: $"+envDSN+")")
+	f.StringVar(&a.dsn, "dsn", "", "the `DSN` of the database (default: $"+envDSN+"): postgres://, mysql:// or mariadb:// (either takes both servers), sqlite:, user:password@tcp(host)/database, or PostgreSQL's host=... dbname=...")
 	f.StringVar(&a.schema, "schema", "", "the `schema` (MySQL and MariaDB: database) of sqllock's tables (default: where unqualified names lead)")
 	f.StringVar(&a.prefix, "table-prefix", sqldb.DefaultTablePrefix, "the `prefix` of the names of sqllock's tables")
-	f.DurationVar(&a.lockTimeout, "lock-timeout", defaultLockTimeout, "how long to wait for another process that migrates, and for tables that are in use")
+	f.DurationVar(&a.lockTimeout, "lock-timeout", defaultLockTimeout, "how long to wait in all for locks: another process that migrates, tables that are in use")
 	f.BoolVar(&a.out.JSON, "json", false, "write the result as JSON")
 	root.AddCommand(a.upCommand(), a.downCommand(), a.statusCommand(), a.versionCommand(), a.sqlCommand(), a.checkCommand(), a.columnCommand())
 	return root
@@ -144,11 +148,45 @@ func (a *app) body(f func(cmd *cobra.Command, args []string) error) func(*cobra.
 		if a.lockTimeout <= 0 {
 			return fmt.Errorf("--lock-timeout %s: it must be more than 0, as in --lock-timeout 5s", a.lockTimeout)
 		}
-		if err := sqldb.CheckOptions(a.options()...); err != nil {
+		if err := a.checkNames(); err != nil {
 			return err
 		}
 		a.started = true
 		return f(cmd, args)
+	}
+}
+
+// checkNames says what is wrong with --schema and --table-prefix.
+func (a *app) checkNames() error {
+	if a.schema != "" {
+		if err := sqldb.CheckIdent(a.schema); err != nil {
+			return fmt.Errorf("--schema: %s", strings.TrimPrefix(err.Error(), "sqldb: "))
+		}
+	}
+	if err := sqldb.CheckOptions(sqldb.TablePrefix(a.prefix)); err != nil {
+		return fmt.Errorf("--table-prefix %s", strings.TrimPrefix(err.Error(), "sqldb: option: table prefix "))
+	}
+	return nil
+}
+
+// checkSchema says if there are no schemas to choose from.
+func (a *app) checkSchema(kind sqldb.Kind) error {
+	if kind == sqldb.SQLite && a.schema != "" && a.schema != "main" {
+		return cli.Usagef("--schema %s: SQLite has its tables in main: leave --schema out", a.schema)
+	}
+	return nil
+}
+
+// oneOf is for a command with one argument, which is what.
+func oneOf(what, example string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return fmt.Errorf("%s is missing: %s", what, example)
+		case len(args) > 1:
+			return fmt.Errorf("one %s at a time: %s", what, example)
+		}
+		return nil
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,21 +33,36 @@ func (s *session) place() place {
 	return place{Database: s.db.Kind().String(), Schema: s.db.Schema(), TablePrefix: s.db.TablePrefix()}
 }
 
-// connected makes the RunE of a command that needs the database. create says that
-// an SQLite file may be made.
-func (a *app) connected(create bool, f func(ctx context.Context, s *session) error) func(*cobra.Command, []string) error {
+// absent says what becomes of a command on an SQLite file that is not there.
+type absent uint8
+
+const (
+	refuse absent = iota // an empty file must not be made of a mistyped name
+	empty                // it answers as if the file were there, and empty
+	create               // it makes the file
+)
+
+// connected makes the RunE of a command that needs the database.
+func (a *app) connected(file absent, f func(ctx context.Context, s *session) error) func(*cobra.Command, []string) error {
 	return a.body(func(cmd *cobra.Command, _ []string) error {
-		return a.withDB(cmd.Context(), create, f)
+		return a.withDB(cmd.Context(), file, f)
 	})
 }
 
-func (a *app) withDB(ctx context.Context, create bool, f func(ctx context.Context, s *session) error) error {
+func (a *app) withDB(ctx context.Context, file absent, f func(ctx context.Context, s *session) error) error {
 	d, err := a.parseDSN()
 	if err != nil {
 		return err
 	}
-	if !create {
-		if err := fileExists(d); err != nil {
+	if err := a.checkSchema(d.Kind()); err != nil {
+		return err
+	}
+	if file != create && d.Absent() {
+		if file == refuse {
+			return fmt.Errorf("the file %s does not exist: \"sqllock-migrate up\" makes it", d.File())
+		}
+		a.out.Say("the file %s does not exist: \"sqllock-migrate up\" makes it", d.File())
+		if d, err = dsn.Parse("sqlite::memory:"); err != nil {
 			return err
 		}
 	}
@@ -59,6 +73,7 @@ func (a *app) withDB(ctx context.Context, create bool, f func(ctx context.Contex
 		func() { a.out.Say("aborting") })
 	defer in.Close()
 	d.SetBusyTimeout(min(a.lockTimeout, 5*time.Second))
+	d.SetAnswerTimeout(max(a.lockTimeout, shortestAnswer))
 	db, closePool, err := d.Open(in.Soft(), a.options()...)
 	if err != nil {
 		return a.verdict(in, err)
@@ -71,17 +86,9 @@ func (a *app) withDB(ctx context.Context, create bool, f func(ctx context.Contex
 	return a.verdict(in, f(in.Soft(), &session{app: a, db: db, in: in}))
 }
 
-// fileExists keeps a command that only looks from making an empty file of a
-// mistyped name.
-func fileExists(d *dsn.DSN) error {
-	if d.File() == "" {
-		return nil
-	}
-	if _, err := os.Stat(d.File()); errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("the file %s does not exist: \"sqllock-migrate up\" makes it", d.File())
-	}
-	return nil
-}
+// shortestAnswer is what a server has to answer in the first time, however short
+// the patience with locks is: that is no lock, and connecting takes its time.
+const shortestAnswer = time.Second
 
 // verdict gives an error its exit code, and says what a signal has done.
 func (a *app) verdict(in *cli.Interrupts, err error) error {

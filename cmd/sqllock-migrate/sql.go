@@ -26,12 +26,15 @@ mariadb, sqlite. It needs no database. Names have no schema in front unless
 --schema says so. "check" tells whether what was made of it serves.`,
 		Example: `  sqllock-migrate sql postgres > V7__sqllock.sql
   sqllock-migrate sql mysql --table-prefix locks_ --to 3`,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneOf("DATABASE", "postgres, mysql, mariadb, sqlite"),
 		ValidArgsFunction: completeKinds,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, err := sqldb.ParseKind(args[0])
 			if err != nil {
 				return cli.Exit(cli.Usage, err)
+			}
+			if err := a.checkSchema(kind); err != nil {
+				return err
 			}
 			opts := []migrations.Option{migrations.TablePrefix(a.prefix)}
 			if a.schema != "" {

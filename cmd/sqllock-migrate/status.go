@@ -42,14 +42,15 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show which migrations have been applied",
 		Long: `status shows which migrations have been applied, and since when (UTC). It only
-reads, takes no lock, and answers while another process migrates.`,
+reads, takes no lock, and answers while another process migrates. Of an SQLite file
+that does not exist yet, everything is pending.`,
 		Example: `  sqllock-migrate status
   sqllock-migrate status --exit-code || sqllock-migrate up`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 3 if migrations are pending")
-	cmd.RunE = a.connected(false, func(ctx context.Context, s *session) error {
+	cmd.RunE = a.connected(empty, func(ctx context.Context, s *session) error {
 		states, err := migrations.Status(ctx, s.db)
 		if err != nil {
 			return err
@@ -106,7 +107,7 @@ none. (--version shows that of this program.)`,
 		Example:           `  sqllock-migrate version`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: a.connected(false, func(ctx context.Context, s *session) error {
+		RunE: a.connected(refuse, func(ctx context.Context, s *session) error {
 			v, err := migrations.Version(ctx, s.db)
 			if err != nil {
 				return err

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,17 +35,20 @@ func TestUsage(t *testing.T) {
 		{"up " + db + " --to 0", "--to 0: for up"},
 		{"down " + db + " --to -1", "--to -1: for down it is a version from 0 to"},
 		{"up " + db + " --to x", "invalid argument"},
-		{"up " + db + " --table-prefix a-b", "table prefix"},
-		{"up " + db + " --schema a;b", "schema"},
+		{"up " + db + " --table-prefix a-b", `--table-prefix "a-b": only ASCII letters`},
+		{"up " + db + " --table-prefix x;drop", "sqllock-migrate: --table-prefix \"x;drop\": only ASCII letters, digits, '_' and '$' are allowed, and a letter or '_' in front\n"},
+		{"sql mysql --table-prefix x;drop", "sqllock-migrate: --table-prefix \"x;drop\": only"},
+		{"up " + db + " --schema a;b", "sqllock-migrate: --schema: identifier \"a;b\" has"},
+		{"status " + db + " --schema foo", "sqllock-migrate: --schema foo: SQLite has its tables in main: leave --schema out\n"},
 		{"up " + db + " --lock-timeout 0s", "--lock-timeout 0s"},
 		{"up " + db + " --lock-timeout 5", "invalid argument"},
-		{"sql", "accepts 1 arg(s), received 0"},
+		{"sql", "sqllock-migrate: DATABASE is missing: postgres, mysql, mariadb, sqlite\n"},
 		{"sql oracle", `unknown database "oracle"`},
-		{"sql postgres mysql", "accepts 1 arg(s), received 2"},
+		{"sql postgres mysql", "sqllock-migrate: one DATABASE at a time: postgres, mysql, mariadb, sqlite\n"},
 		{"sql postgres --to 99", "--to 99"},
 		{"sql postgres --dry-run", "unknown flag"},
 		{"sql sqlite --schema app", "SQLite has its tables in main"},
-		{"version-column", "accepts 1 arg(s), received 0"},
+		{"version-column", "TABLE is missing: "},
 		{"version-column t", "which database?"},
 		{"version-column a.b.c --database mysql", "more than one dot"},
 		{"version-column t;drop --database mysql", "only ASCII letters"},
@@ -56,8 +60,16 @@ func TestUsage(t *testing.T) {
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			stdout, stderr := want(t, cli.Usage, strings.Fields(tt.args)...)
-			if stdout != "" || !strings.Contains(stderr, tt.want) || !strings.Contains(stderr, "Usage:\n  sqllock-migrate") {
+			if stdout != "" || !strings.Contains(stderr, tt.want) {
 				t.Errorf("stdout %q, stderr %s", stdout, stderr)
+			}
+			// One line that says what is wrong, and one that says where to read on.
+			command := "sqllock-migrate "
+			if first, _, _ := strings.Cut(tt.args, " "); slices.Contains(append(commands, "help"), first) {
+				command += first + " "
+			}
+			if strings.Count(stderr, "\n") != 2 || !strings.HasSuffix(stderr, "sqllock-migrate: see \""+command+"--help\"\n") {
+				t.Errorf("stderr %s", stderr)
 			}
 			if !strings.HasPrefix(stderr, "sqllock-migrate: ") {
 				t.Errorf("the message is not in front: %s", stderr)
@@ -84,6 +96,11 @@ func TestHelp(t *testing.T) {
 	}
 	if stderr != "" {
 		t.Errorf("stderr %s", stderr)
+	}
+	for _, form := range []string{"mariadb://", "either takes both servers", "host=... dbname=..."} {
+		if !strings.Contains(stdout, form) {
+			t.Errorf("the help does not have %q: %s", form, stdout)
+		}
 	}
 	t.Setenv(envDSN, "sqlite:hidden.db")
 	if stdout, _ := want(t, cli.Done, "up", "--help"); strings.Contains(stdout, "hidden") {

@@ -22,7 +22,9 @@
 //
 // # Defaults
 //
-// A connection attempt ends after ten seconds unless the DSN says otherwise.
+// A connection attempt ends after ten seconds unless the DSN says otherwise, and so
+// does all of [DSN.Open], for each host: a server of another kind may take the
+// connection and then say nothing.
 // SQLite files are opened with busy_timeout(5000), journal_mode(WAL) and
 // _txlock=immediate unless the DSN says otherwise.
 package dsn

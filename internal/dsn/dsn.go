@@ -3,6 +3,8 @@ package dsn
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -19,6 +21,9 @@ type DSN struct {
 	kind     sqldb.Kind
 	redacted string
 	scrub    *Scrubber
+
+	answer time.Duration // how long Open waits for the server's first answer; 0: for ever
+	hosts  string        // of the server, for errors
 
 	pg   *pgxpool.Config
 	my   *mysql.Config
@@ -104,6 +109,22 @@ func (d *DSN) File() string {
 	}
 	return d.lite.path
 }
+
+// Absent reports whether the DSN is of an SQLite file that does not exist, in a
+// folder that does.
+func (d *DSN) Absent() bool {
+	file := d.File()
+	if file == "" {
+		return false
+	}
+	_, err := os.Stat(file)
+	_, dirErr := os.Stat(filepath.Dir(file))
+	return errors.Is(err, os.ErrNotExist) && dirErr == nil
+}
+
+// SetAnswerTimeout makes [DSN.Open] wait for the server's first answer for that long
+// at most, where its own bound is longer.
+func (d *DSN) SetAnswerTimeout(timeout time.Duration) { d.answer = min(d.answer, timeout) }
 
 // Scrubber removes the DSN's passwords from texts.
 func (d *DSN) Scrubber() *Scrubber { return d.scrub }

@@ -168,6 +168,8 @@ func newMySQL(cfg *mysql.Config, kind sqldb.Kind, secrets []string) *DSN {
 		kind:     kind,
 		redacted: kind.String() + "://" + userinfo(cfg.User, cfg.Passwd != "") + addr + "/" + url.PathEscape(cfg.DBName),
 		scrub:    newScrubber([]string{cfg.User, cfg.DBName, cfg.Addr}, append(secrets, cfg.Passwd)),
+		answer:   cfg.Timeout,
+		hosts:    addr,
 		my:       cfg,
 	}
 }

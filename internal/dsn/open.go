@@ -18,26 +18,41 @@ import (
 	"github.com/sqlnative/locks/sqldb/sqlitedb"
 )
 
+// errNoAnswer is the cause of a server that has not answered for too long.
+var errNoAnswer = errors.New("no answer")
+
 // Open opens a pool of connections and makes a [sqldb.DB] of it; the server is
 // asked what it is. The pool is closed by the function that comes back, which is
 // never nil, and if there is an error it has been closed already. An error has the
-// redacted DSN in it and no password, and wraps what the driver said.
+// redacted DSN in it and no password, and wraps what the driver said. A server that
+// does not answer is given up after the time that a connection attempt may take.
 func (d *DSN) Open(ctx context.Context, opts ...sqldb.Option) (db *sqldb.DB, closePool func() error, err error) {
 	nothing := func() error { return nil }
 	if err := sqldb.CheckOptions(opts...); err != nil {
 		return nil, nothing, err
 	}
+	asking, cancel := ctx, context.CancelFunc(func() {})
+	if d.answer > 0 {
+		asking, cancel = context.WithTimeoutCause(ctx, d.answer, errNoAnswer)
+	}
+	defer cancel()
+	who := "PostgreSQL"
 	switch d.kind {
 	case sqldb.Postgres:
-		db, closePool, err = d.openPostgres(ctx, opts)
+		db, closePool, err = d.openPostgres(asking, opts)
+		err = connectError(err)
 	case sqldb.MySQL, sqldb.MariaDB:
-		db, closePool, err = d.openMySQL(ctx, opts)
+		who = "MySQL/MariaDB"
+		db, closePool, err = d.openMySQL(asking, opts)
 	default:
 		db, closePool, err = d.openSQLite(ctx, opts)
 	}
 	if err != nil {
 		if closePool != nil {
 			_ = closePool()
+		}
+		if ctx.Err() == nil && context.Cause(asking) == errNoAnswer {
+			err = &scrubbedError{text: fmt.Sprintf("no %s answer from %s within %v: is it another server?", who, d.hosts, d.answer), err: err}
 		}
 		return nil, nothing, fmt.Errorf("cannot open %s: %w", d.redacted, d.scrub.Error(err))
 	}

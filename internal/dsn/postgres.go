@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -49,12 +51,15 @@ func newPostgres(s string, secrets []string) (*DSN, error) {
 		cc.ConnectTimeout = connectTimeout
 	}
 	secrets = append(secrets, cc.Password)
+	hosts := postgresHosts(cc.Config)
 	redacted := (&url.URL{Scheme: "postgres", Path: "/" + cc.Database}).String()
-	redacted = strings.Replace(redacted, "postgres://", "postgres://"+userinfo(cc.User, cc.Password != "")+postgresHosts(cc.Config), 1)
+	redacted = strings.Replace(redacted, "postgres://", "postgres://"+userinfo(cc.User, cc.Password != "")+hosts, 1)
 	return &DSN{
 		kind:     sqldb.Postgres,
 		redacted: redacted,
 		scrub:    newScrubber([]string{cc.User, cc.Database, cc.Host}, secrets),
+		answer:   cc.ConnectTimeout * time.Duration(1+strings.Count(hosts, ",")),
+		hosts:    hosts,
 		pg:       cfg,
 	}, nil
 }
@@ -96,4 +101,50 @@ func postgresHosts(c pgconn.Config) string {
 		add(f.Host, f.Port)
 	}
 	return strings.Join(list, ",")
+}
+
+// connectError puts the reason first in the text of an error of pgx, which lists
+// every attempt, with and without TLS, from the first on: the last one is what
+// counts.
+func connectError(err error) error {
+	var failed *pgconn.ConnectError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	attempts := []error{failed.Unwrap()}
+	if joined, ok := attempts[0].(interface{ Unwrap() []error }); ok {
+		attempts = joined.Unwrap()
+	}
+	var texts []string
+	for i := len(attempts) - 1; i >= 0; i-- {
+		text := oneLine(attempts[i].Error())
+		if strings.Contains(text, "failed to receive message") {
+			text += " (is it another server?)"
+		}
+		withoutTLS := strings.HasSuffix(text, "server refused TLS connection") && len(attempts) > 1
+		if !withoutTLS && !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	var refused *pgconn.PgError
+	switch {
+	case len(texts) == 0:
+		texts = []string{attempts[0].Error()}
+	case len(texts) == 1 && errors.As(attempts[len(attempts)-1], &refused):
+		texts[0] = refused.Error() // which host that was stands in front
+	}
+	return &scrubbedError{text: strings.Replace(err.Error(), failed.Error(), strings.Join(texts, "; "), 1), err: err}
+}
+
+// oneLine joins the lines of a text, less those that only repeat the end of one
+// before.
+func oneLine(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasSuffix(l, line) }) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "; ")
 }

@@ -34,6 +34,10 @@
 //     most. Before that, a release has to exist that works on both sides.
 //   - A migration that was released is never edited. What was wrong is put right
 //     by the next one.
+//   - Before a step, and before a DROP, package migrations compares a table that is
+//     there with what [Tables] says of it. So the first migration that changes a table
+//     of an earlier one has to say in Tables since which version a column or an index
+//     is there.
 //   - On MySQL and MariaDB, DDL commits by itself, so a migration can fail between
 //     two statements and is run again from its first: every statement must be one
 //     that can be repeated. IF [NOT] EXISTS says so where the server has it. Where

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -34,11 +35,8 @@ func (p Place) Check() error {
 	if p.Kind == sqldb.SQLite && p.Schema != "" && p.Schema != "main" {
 		return fmt.Errorf("schema %q: SQLite has its tables in main", p.Schema)
 	}
-	if len(p.Prefix) > 32 {
-		return fmt.Errorf("table prefix %q has %d bytes, more than 32", p.Prefix, len(p.Prefix))
-	}
-	if err := sqldb.CheckIdent(p.Prefix + "x"); err != nil {
-		return fmt.Errorf("table prefix: %w", err)
+	if err := sqldb.CheckOptions(sqldb.TablePrefix(p.Prefix)); err != nil {
+		return errors.Unwrap(err) // without what an option is called elsewhere
 	}
 	return nil
 }

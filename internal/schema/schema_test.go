@@ -148,6 +148,10 @@ func TestSupported(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
 	}
+	// Whoever wraps it says what it is about, and what is to be done.
+	if err := state(1).supported(2); err.Error() != "they have version 1, and this program needs version 2" {
+		t.Errorf("the text is %q", err)
+	}
 	if v := gap.Version(); v != 1 {
 		t.Errorf("the version of one with a gap: %d", v)
 	}
@@ -172,5 +176,42 @@ func TestParse(t *testing.T) {
 		if _, err := parse(name, text); err == nil {
 			t.Errorf("%s was taken", name)
 		}
+	}
+}
+
+// TestMade: what migrations make is read from their SQL, and can be made again.
+func TestMade(t *testing.T) {
+	for _, kind := range sqldb.Kinds() {
+		p := Place{Kind: kind, Schema: "main", Prefix: "p_"}
+		separate := 0
+		for _, m := range append(Migrations(kind), Bookkeeping(kind)) {
+			if !slices.Equal(m.Tables(), []string{m.Name}) {
+				t.Errorf("%s: %s makes %v", kind, m.Name, m.Tables())
+			}
+			separate += len(m.Indexes())
+			table, ok := TableNamed(kind, m.Name)
+			if !ok {
+				t.Fatalf("%s: %s is not described", kind, m.Name)
+			}
+			for _, c := range table.Columns {
+				got, ok := p.AddColumn(table.Name, c)
+				if begin := "ALTER TABLE " + p.Table(table.Name) + " ADD COLUMN " + kind.Quote(c.Name) + " "; !strings.HasPrefix(got, begin) || strings.Count(got, ";") != 1 ||
+					ok != (c.Null || c.Default) || strings.Contains(got, "  ") || strings.Contains(got, "-- ") {
+					t.Errorf("%s: %s.%s: %v %s", kind, table.Name, c.Name, ok, got)
+				}
+			}
+			for _, columns := range table.Indexes {
+				if got := p.MakeIndex(table.Name, columns); !strings.Contains(got, strings.Join(columns, ", ")) || !strings.Contains(got, "p_"+table.Name) {
+					t.Errorf("%s: %s", kind, got)
+				}
+			}
+		}
+		if want := map[bool]int{true: 0, false: 3}[kind.InnoDB()]; separate != want {
+			t.Errorf("%s: %d indexes by statements of their own, want %d", kind, separate, want)
+		}
+	}
+	p := Place{Kind: sqldb.SQLite, Schema: "main", Prefix: "p_"}
+	if got, _ := p.AddColumn("locks", Column{Name: "token", Default: true}); got != `ALTER TABLE "main"."p_locks" ADD COLUMN "token" INTEGER NOT NULL DEFAULT 0;` {
+		t.Error(got)
 	}
 }

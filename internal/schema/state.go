@@ -11,12 +11,49 @@ import (
 
 var (
 	// ErrNotMigrated says that the database lacks tables, or has those of an older
-	// release.
-	ErrNotMigrated = errors.New("the tables of sqllock are not there or too old: run \"sqllock-migrate up\" or migrations.Up")
+	// release. The errors that wrap it have the two versions as their text and leave
+	// what is to be done to who says what it is about.
+	ErrNotMigrated = errors.New("the tables are not there or too old")
 	// ErrTooNew says that the database has tables that this program no longer
 	// understands.
 	ErrTooNew = errors.New("the tables of sqllock are too new for this program: use the release that they were made with, or a later one")
+	// ErrForeign says that a table or an index of a name that is needed is not as
+	// sqllock makes it: it is somebody else's, or has been changed.
+	ErrForeign = errors.New("it is not sqllock's")
 )
+
+// Foreign is the error for a table or an index that is in the way; what is as in
+// "table jobs".
+func Foreign(what, detail string) error {
+	if detail != "" {
+		detail = " (" + detail + ")"
+	}
+	return &textError{fmt.Sprintf("%s is there already and is not sqllock's%s: choose another --table-prefix (in a program: sqldb.TablePrefix)", what, detail), ErrForeign}
+}
+
+// Altered is the error for a table that is not to be dropped.
+func Altered(table, detail string) error {
+	return &textError{fmt.Sprintf("table %s is not as sqllock made it (%s), and is not dropped: look at it, drop it yourself if nobody needs it, and run this again", table, detail), ErrForeign}
+}
+
+// ForeignOf is the error of Foreign or Altered in err, without what was said around
+// it; nil if there is none.
+func ForeignOf(err error) error {
+	var text *textError
+	if errors.As(err, &text) && text.is == ErrForeign {
+		return text
+	}
+	return nil
+}
+
+// textError is an error with a text of its own.
+type textError struct {
+	text string
+	is   error
+}
+
+func (e *textError) Error() string { return e.text }
+func (e *textError) Unwrap() error { return e.is }
 
 // Applied is one row of the table of versions.
 type Applied struct {
@@ -73,7 +110,7 @@ func (s State) supported(latest int64) error {
 		return fmt.Errorf("%w (they have version %d, for programs made for version %d or later; this one was made for %d)", ErrTooNew, s.Version(), c, latest)
 	}
 	if v := s.Version(); v < latest {
-		return fmt.Errorf("%w (they have version %d; this program needs %d)", ErrNotMigrated, v, latest)
+		return &textError{fmt.Sprintf("they have version %d, and this program needs version %d", v, latest), ErrNotMigrated}
 	}
 	return nil
 }
@@ -83,19 +120,19 @@ func (s State) supported(latest int64) error {
 func Read(ctx context.Context, db *sqldb.DB) (State, error) {
 	rows, err := db.Query(ctx, PlaceOf(db).Applied())
 	if err != nil {
-		return State{}, readError(err)
+		return State{}, PlaceOf(db).ReadError(err)
 	}
 	defer func() { _ = rows.Close() }()
 	var s State
 	for rows.Next() {
 		var a Applied
 		if err := rows.Scan(&a.Version, &a.Compatible, &a.Name, &a.At); err != nil {
-			return State{}, readError(err)
+			return State{}, PlaceOf(db).ReadError(err)
 		}
 		s.Applied = append(s.Applied, a)
 	}
 	if err := rows.Err(); err != nil {
-		return State{}, readError(err)
+		return State{}, PlaceOf(db).ReadError(err)
 	}
 	return s, nil
 }
@@ -110,9 +147,14 @@ func Missing(err error) bool {
 	return false
 }
 
-func readError(err error) error {
-	if Missing(err) {
+// ReadError is what reading the table of versions has failed with, for people; nil
+// if there is no such table.
+func (p Place) ReadError(err error) error {
+	switch {
+	case err == nil || Missing(err):
 		return nil
+	case sqldb.ClassOf(err) == sqldb.NoColumn:
+		return Foreign("table "+p.Prefix+VersionTable, "")
 	}
 	return fmt.Errorf("reading which migrations have been applied: %w", err)
 }
