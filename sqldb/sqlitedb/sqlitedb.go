@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sqlnative/locks/sqldb"
 	"github.com/sqlnative/locks/sqldb/internal/std"
@@ -105,7 +106,16 @@ func checkWritable(ctx context.Context, conn *sqldb.Conn) error {
 	if queryOnly {
 		return errors.New("sqlitedb: the connection is read-only (PRAGMA query_only): a lock has to write")
 	}
-	if _, err := conn.Exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+	// Not for as long as busy_timeout: whoever has the lock has shown that the file can
+	// be written.
+	brief, cancel := context.WithTimeout(ctx, probeBound)
+	defer cancel()
+	if _, err := conn.Exec(brief, "BEGIN IMMEDIATE"); err != nil {
+		// It may have been carried out; mostly it was not, and this says so.
+		_, _ = conn.Exec(context.WithoutCancel(ctx), "ROLLBACK")
+		if brief.Err() != nil && ctx.Err() == nil {
+			return nil
+		}
 		return writable(err)
 	}
 	_, err := conn.Exec(ctx, `CREATE TABLE "sqllock write test" (x)`)
@@ -116,6 +126,9 @@ func checkWritable(ctx context.Context, conn *sqldb.Conn) error {
 	}
 	return writable(err)
 }
+
+// probeBound is how long New waits for the write lock of a busy file.
+const probeBound = 100 * time.Millisecond
 
 func writable(err error) error {
 	switch {
