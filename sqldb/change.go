@@ -18,6 +18,10 @@ type Change struct {
 	Args  []any
 	// Returning says that it answers rows.
 	Returning bool
+	// MaxRows, if not 0, is how many rows it may change. On SQLite, where it runs
+	// between BEGIN and COMMIT, changing more is [ErrTooManyRows], and rolled back. A
+	// server commits by itself: there the statement has to see to it.
+	MaxRows int64
 	// Settle, if not nil, asks the database what became of a statement whose verdict
 	// did not come: by the identity that it would have written. It returns what the
 	// statement would have answered, or ok=false if it was not applied. ctx is
@@ -31,6 +35,10 @@ type Change struct {
 	// and waits for that: see [DB.Change].
 	Late func(ctx context.Context, c *Changed)
 }
+
+// ErrTooManyRows: the statement would have changed more rows than [Change.MaxRows],
+// and was rolled back.
+var ErrTooManyRows = errors.New("sqldb: too many rows")
 
 // Changed is what a changing statement has answered.
 type Changed struct {
@@ -305,6 +313,10 @@ func (db *DB) changeSQLite(ctx context.Context, conn DriverConn, c Change) (*Cha
 		if err != nil {
 			broken = tx.Rollback(detached) != nil
 			return nil, undone{fmt.Errorf("sqldb: %s: %w", c.Op, err)}
+		}
+		if c.MaxRows > 0 && changed.RowsAffected > c.MaxRows {
+			broken = tx.Rollback(detached) != nil
+			return nil, undone{fmt.Errorf("%w: %s: %d, at most %d; nothing was changed", ErrTooManyRows, c.Op, changed.RowsAffected, c.MaxRows)}
 		}
 		if err := db.commitBusy(detached, tx); err != nil {
 			broken = tx.Rollback(detached) != nil

@@ -16,8 +16,10 @@ RETURNING left_count`
 	takeSQLite = `UPDATE t_bonus SET left_count = left_count - ?2, version = version + 1
 WHERE id = ?1 AND left_count >= ?2
 RETURNING left_count`
-	takeMySQL = `UPDATE t_bonus SET left_count = LAST_INSERT_ID(left_count - ?), version = version + 1
-WHERE id = ? AND left_count >= ?`
+	// With arguments beside it, go-sql-driver makes two round trips of a statement:
+	// the floor has them in the text, as interpolateParams writes them.
+	takeMySQL = `UPDATE t_bonus SET left_count = LAST_INSERT_ID(left_count - 1), version = version + 1
+WHERE id = 10001 AND left_count >= 1`
 )
 
 // takeRatio is what a guarded take costs over the statement by hand.
@@ -25,7 +27,7 @@ func takeRatio() figure {
 	return figure{
 		name: "take-ratio",
 		unit: "ratio",
-		about: "stock.Take of 1 on a DB (autocommit) over the same UPDATE by hand, through the same pool with the arguments as arguments; " +
+		about: "stock.Take of 1 on a DB (autocommit) over the same UPDATE by hand, through the same pool (on MySQL and MariaDB with its arguments in the text: one round trip); " +
 			"both take from the same row, with the same ctx, which can be cancelled; 1 goroutine.",
 		on: []target{
 			{sqldb.Postgres, atMost(1.15), takePostgres},
@@ -64,7 +66,7 @@ func (b *bed) takeByHand(ctx context.Context) (err error) {
 	case sqldb.SQLite:
 		err = b.sql.QueryRowContext(ctx, takeSQLite, id, n).Scan(&left)
 	default:
-		res, err := b.sql.ExecContext(ctx, takeMySQL, n, id, n)
+		res, err := b.sql.ExecContext(ctx, takeMySQL)
 		if err != nil {
 			return err
 		}

@@ -4,14 +4,14 @@ package stock
 //
 // A column of SQLite holds a value of any type: 'abc' >= 1 is true, and the sum of
 // two integers that is too large is a REAL, silently. So the row must hold
-// integers, and leave room for the sum; and it must be the only one with its id.
+// integers, and leave room for the sum. (That it is the only one with its id is
+// seen before the COMMIT.)
 func sqlite(q quoted) statements {
 	const maxInt = "9223372036854775807"
 	set := q.ifVersion(", " + q.version + " = " + q.version + " + 1")
 	where := "\nWHERE " + q.id + " = ?1"
 	sound := " AND typeof(" + q.count + ") = 'integer'" +
-		q.ifVersion(" AND typeof("+q.version+") = 'integer' AND "+q.version+" < "+maxInt) +
-		"\n\tAND (SELECT count(*) FROM (SELECT 1 FROM " + q.table + " WHERE " + q.id + " = ?1 LIMIT 2)) = 1"
+		q.ifVersion(" AND typeof("+q.version+") = 'integer' AND "+q.version+" < "+maxInt)
 	take := statement{order: "in", returning: true, query: "UPDATE " + q.table + " SET " + q.count + " = " + q.count + " - ?2" + set +
 		where + " AND " + q.count + " >= ?2" + sound + "\nRETURNING " + q.count}
 	put := statement{order: "in", returning: true, query: "UPDATE " + q.table + " SET " + q.count + " = " + q.count + " + ?2" + set +

@@ -240,10 +240,12 @@ func (s *Stock) changeDB(ctx context.Context, db *sqldb.DB, op string, st statem
 		var changed *sqldb.Changed
 		// Elapsed bounds it: under SERIALIZABLE a crowd fails often.
 		err := sqldb.Retry(ctx, sqldb.Policy{Attempts: math.MaxInt}, func(ctx context.Context) (err error) {
-			changed, err = db.Change(ctx, sqldb.Change{Op: op, Query: st.query, Args: st.args(id, n), Returning: st.returning})
+			changed, err = db.Change(ctx, sqldb.Change{Op: op, Query: st.query, Args: st.args(id, n), Returning: st.returning, MaxRows: 1})
 			return err
 		})
 		switch {
+		case errors.Is(err, sqldb.ErrTooManyRows):
+			return 0, fmt.Errorf("%w: several rows have %s %v; the column needs a unique key: %w", ErrBadRow, s.table.ID, id, err)
 		case err != nil:
 			return 0, s.explain(id, err)
 		case changed.RowsAffected > 1:
