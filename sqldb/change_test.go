@@ -3,6 +3,7 @@ package sqldb_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -74,60 +75,90 @@ func hold(t *testing.T, db *dbtest.DB) (release func()) {
 // and again, never leaves a change behind an error.
 func TestChangeCancelledAtRandom(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
-		counter(t, db)
-		stop := make(chan struct{})
-		var holder sync.WaitGroup
-		holder.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				release := hold(t, db)
-				time.Sleep(rand.N(4 * time.Millisecond)) // the load, not a wait
-				release()
+		cancelledAtRandom(t, db, func(ctx context.Context) error {
+			c, err := db.Change(ctx, decrement())
+			if err == nil && c.RowsAffected != 1 {
+				t.Errorf("no error, and %d rows changed", c.RowsAffected)
 			}
+			return err
 		})
-		var applied, refused atomic.Int64
-		var workers sync.WaitGroup
-		for range 6 {
-			workers.Go(func() {
-				for i := range 40 {
-					ctx, cancel := context.WithCancel(context.Background())
-					end := rand.N(6 * time.Millisecond)
-					if i%4 == 0 { // on a busy machine nobody else gets through
-						end = 50*time.Millisecond + rand.N(500*time.Millisecond)
-					}
-					timer := time.AfterFunc(end, cancel)
-					c, err := db.Change(ctx, decrement())
-					switch {
-					case err == nil && c.RowsAffected != 1:
-						t.Errorf("no error, and %d rows changed", c.RowsAffected)
-					case err == nil:
-						applied.Add(1)
-					case sqldb.Uncertain(err):
-						t.Errorf("uncertain: %v", err)
-					case errors.Is(err, context.Canceled):
-						refused.Add(1)
-					default:
-						t.Errorf("neither applied nor cancelled: %v", err)
-					}
-					timer.Stop()
-					cancel()
+	})
+}
+
+// Nor does one that ends anywhere in InTx: while it begins, before the lock, behind it,
+// or while COMMIT runs.
+func TestInTxCancelledAtRandom(t *testing.T) {
+	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		cancelledAtRandom(t, db, func(ctx context.Context) error {
+			return db.InTx(ctx, sqldb.TxOptions{}, func(ctx context.Context, tx *sqldb.Tx) error {
+				res, err := tx.Exec(ctx, decrement().Query)
+				if err == nil && res.RowsAffected != 1 {
+					t.Errorf("no error, and %d rows changed", res.RowsAffected)
 				}
+				if err != nil {
+					return err
+				}
+				return tx.QueryRow(ctx, "SELECT left_count FROM counter WHERE id = 1").Scan(new(int64))
 			})
-		}
-		workers.Wait()
-		close(stop)
-		holder.Wait()
-		if got, want := settled(t, db), start-applied.Load(); got != want {
-			t.Errorf("left_count is %d; with %d applied it has to be %d", got, applied.Load(), want)
-		}
-		if applied.Load() == 0 || refused.Load() == 0 {
-			t.Errorf("%d applied, %d refused: the test has shown nothing", applied.Load(), refused.Load())
+		})
+	})
+}
+
+// cancelledAtRandom has several run a decrement whose ctx ends, and counts.
+func cancelledAtRandom(t *testing.T, db *dbtest.DB, run func(ctx context.Context) error) {
+	t.Helper()
+	counter(t, db)
+	stop := make(chan struct{})
+	var holder sync.WaitGroup
+	holder.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			release := hold(t, db)
+			time.Sleep(rand.N(4 * time.Millisecond)) // the load, not a wait
+			release()
 		}
 	})
+	var applied, refused atomic.Int64
+	var workers sync.WaitGroup
+	for range 6 {
+		workers.Go(func() {
+			for i := range 40 {
+				ctx, cancel := context.WithCancel(context.Background())
+				end := rand.N(6 * time.Millisecond)
+				if i%4 == 0 { // on a busy machine nobody else gets through
+					end = 50*time.Millisecond + rand.N(500*time.Millisecond)
+				}
+				timer := time.AfterFunc(end, cancel)
+				switch err := run(ctx); {
+				case err == nil:
+					applied.Add(1)
+				case sqldb.Uncertain(err):
+					t.Errorf("uncertain: %v", err)
+				case errors.Is(err, context.Canceled) || sqldb.ClassOf(err) == sqldb.Canceled:
+					refused.Add(1)
+				case ctx.Err() != nil && errors.Is(err, driver.ErrBadConn):
+					refused.Add(1) // as go-sql-driver has it, for a statement that it did not send
+				default:
+					t.Errorf("neither applied nor cancelled: %v", err)
+				}
+				timer.Stop()
+				cancel()
+			}
+		})
+	}
+	workers.Wait()
+	close(stop)
+	holder.Wait()
+	if got, want := settled(t, db), start-applied.Load(); got != want {
+		t.Errorf("left_count is %d; with %d applied it has to be %d", got, applied.Load(), want)
+	}
+	if applied.Load() == 0 || refused.Load() == 0 {
+		t.Errorf("%d applied, %d refused: the test has shown nothing", applied.Load(), refused.Load())
+	}
 }
 
 // The control: the same statement under the caller's own ctx, as a program would

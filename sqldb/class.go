@@ -93,14 +93,8 @@ func ClassOf(err error) Class {
 	if err == nil {
 		return Unknown
 	}
-	c := codeOf(err)
-	switch c.family {
-	case sqlstate:
-		return classOfState(c.state)
-	case mysqlNumber:
-		return classOfNumber(c.number)
-	case sqliteCode:
-		return classOfSQLite(c.number, c.text)
+	if c := codeOf(err); c.family != noCode {
+		return classOfCode(c)
 	}
 	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || invalidConn(err) {
 		return ConnLost
@@ -111,6 +105,18 @@ func ClassOf(err error) Class {
 	var web *url.Error
 	if (errors.As(err, &op) || errors.Is(err, net.ErrClosed)) && !errors.As(err, &web) && !isContext(err) {
 		return ConnLost
+	}
+	return Unknown
+}
+
+func classOfCode(c code) Class {
+	switch c.family {
+	case sqlstate:
+		return classOfState(c.state)
+	case mysqlNumber:
+		return classOfNumber(c.number)
+	case sqliteCode:
+		return classOfSQLite(c.number, c.text)
 	}
 	return Unknown
 }

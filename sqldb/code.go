@@ -72,10 +72,19 @@ func codeOfOne(err error) code {
 			return code{family: sqlstate, state: state} // pgconn.PgError, pq.Error
 		}
 	}
+	t := v.Type()
+	if strings.Contains(t.PkgPath(), "sqlite") {
+		// ncruces answers a bare ErrorCode to whoever comes with a ctx that has ended.
+		switch {
+		case v.CanUint() && v.Uint() != 0:
+			return code{family: sqliteCode, number: int(v.Uint()), text: err.Error()}
+		case v.CanInt() && v.Int() != 0:
+			return code{family: sqliteCode, number: int(v.Int()), text: err.Error()}
+		}
+	}
 	if v.Kind() != reflect.Struct {
 		return code{}
 	}
-	t := v.Type()
 	if t.Name() == "MySQLError" && path.Base(t.PkgPath()) == "mysql" {
 		if f := v.FieldByName("Number"); f.IsValid() && f.CanUint() {
 			return code{family: mysqlNumber, number: int(f.Uint())}

@@ -135,11 +135,14 @@ func sqliteError(code int, msg string) error {
 	return e
 }
 
-// safe is an error of pgconn that says if anything was sent.
-type safe bool
+// tellsSent is an error of pgconn that says if anything was sent.
+type tellsSent struct {
+	error
+	safe bool
+}
 
-func (s safe) Error() string     { return fmt.Sprintf("safe to retry: %v", bool(s)) }
-func (s safe) SafeToRetry() bool { return bool(s) }
+func (s tellsSent) SafeToRetry() bool { return s.safe }
+func (s tellsSent) Unwrap() error     { return s.error }
 
 // driverErrors are what drivers answer where no server has: lost are those after
 // which the statement may have been applied.
@@ -149,9 +152,9 @@ func driverErrors() (neverSent, lost []coded) {
 		coding("dial", sqldb.ConnLost, dial),
 		coding("dns", sqldb.ConnLost, &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host"}}),
 		coding("bad conn", sqldb.ConnLost, driver.ErrBadConn),
-		coding("safe to retry", sqldb.Unknown, safe(true)),
+		coding("safe to retry", sqldb.Unknown, tellsSent{errors.New("conn busy"), true}),
 		coding("57P03", sqldb.ConnLost, &pgconn.PgError{Severity: "FATAL", Code: "57P03"}),
-		coding("conn closed", sqldb.ConnLost, errors.Join(errors.New("conn closed"), safe(true))),
+		coding("conn closed", sqldb.ConnLost, tellsSent{errors.New("conn closed"), true}),
 		coding("tx done", sqldb.Unknown, sql.ErrTxDone),
 		coding("conn done", sqldb.Unknown, sql.ErrConnDone),
 	}

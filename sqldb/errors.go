@@ -9,6 +9,7 @@ import (
 	"net"
 	"path"
 	"reflect"
+	"slices"
 )
 
 // Retryable reports whether err says that the server has surely undone what ran,
@@ -50,7 +51,8 @@ func (e *UncertainError) Unwrap() error { return e.Err }
 // Uncertain reports whether err leaves open if a change was applied: a COMMIT, or
 // a statement in autocommit, was sent, and the connection broke before its
 // verdict came. Errors of this module carry an [*UncertainError]; of errors that
-// came straight from a driver, a broken connection counts as uncertain.
+// came straight from a driver, a broken connection counts as uncertain. Of errors that
+// were joined, one that is uncertain is enough, whatever the others say.
 //
 // It cannot see the one case in which a caller's own context ended the caller's
 // own Commit: the driver's error is a context error then, and such an error is
@@ -58,10 +60,49 @@ func (e *UncertainError) Unwrap() error { return e.Err }
 // [DB.InTx] commits so that this does not happen.
 func Uncertain(err error) bool {
 	var u *UncertainError
-	if errors.As(err, &u) {
-		return true
+	return errors.As(err, &u) || doubtful(err)
+}
+
+// doubtful reports whether a branch of err, a tree where errors were joined, tells
+// of a broken connection that nothing above it in the same branch vouches for.
+func doubtful(err error) bool {
+	for e := err; e != nil; {
+		if unsent(e) || marked(e) {
+			return false
+		}
+		if c := codeOfOne(e); c.family != noCode {
+			return classOfCode(c) == ConnLost
+		}
+		switch u := e.(type) {
+		case interface{ Unwrap() []error }:
+			return slices.ContainsFunc(u.Unwrap(), doubtful)
+		case interface{ Unwrap() error }:
+			e = u.Unwrap()
+		default:
+			e = nil
+		}
 	}
-	return ClassOf(err) == ConnLost && !neverSent(err) && !notApplied(err)
+	return ClassOf(err) == ConnLost
+}
+
+// every reports whether each branch of err has an error for which is holds. What
+// one of two joined errors says of itself says nothing of the other.
+func every(err error, is func(error) bool) bool {
+	for err != nil {
+		if is(err) {
+			return true
+		}
+		switch u := err.(type) {
+		case interface{ Unwrap() []error }:
+			errs := u.Unwrap()
+			return len(errs) > 0 && !slices.ContainsFunc(errs, func(e error) bool { return !every(e, is) })
+		case interface{ Unwrap() error }:
+			err = u.Unwrap()
+		default:
+			return false
+		}
+	}
+	return false
 }
 
 // undone marks an error behind which nothing was applied, whatever its cause says
@@ -71,48 +112,58 @@ type undone struct{ error }
 func (undone) NotApplied() bool { return true }
 func (u undone) Unwrap() error  { return u.error }
 
-// notApplied reports whether an adapter, or sqldb itself, has marked err as one
-// behind which nothing was applied.
-func notApplied(err error) bool {
-	var n interface{ NotApplied() bool }
-	return errors.As(err, &n) && n.NotApplied()
+// marked reports whether an adapter, or sqldb itself, has marked this very error as
+// one behind which nothing was applied.
+func marked(e error) bool {
+	n, ok := e.(interface{ NotApplied() bool })
+	return ok && n.NotApplied()
 }
 
 // certain reports whether err, the error of a COMMIT or of a statement in
 // autocommit, says that nothing was applied.
 func certain(err error) bool {
-	if neverSent(err) || notApplied(err) || errors.Is(err, sql.ErrTxDone) || errors.Is(err, sql.ErrConnDone) {
-		return true
-	}
-	return codeOf(err).family != noCode && ClassOf(err) != ConnLost
+	return every(err, func(e error) bool {
+		if unsent(e) || marked(e) || same(e, sql.ErrTxDone) || same(e, sql.ErrConnDone) {
+			return true
+		}
+		c := codeOfOne(e)
+		return c.family != noCode && classOfCode(c) != ConnLost
+	})
 }
 
 // neverSent reports whether the driver says that the statement has not reached
 // the server.
-func neverSent(err error) bool {
-	var s interface{ SafeToRetry() bool } // pgconn
-	if errors.As(err, &s) && s.SafeToRetry() {
+func neverSent(err error) bool { return every(err, unsent) }
+
+// unsent is neverSent of this very error: of what dials, of pgconn's ConnectError,
+// whose server has answered, if at all, before it could be asked anything, and of
+// what a server says to a connection that it does not take.
+func unsent(e error) bool {
+	if s, ok := e.(interface{ SafeToRetry() bool }); ok && s.SafeToRetry() { // pgconn
 		return true
 	}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
+	switch n := e.(type) {
+	case *net.OpError:
+		return n.Op == "dial"
+	case *net.DNSError:
 		return true
 	}
-	var dns *net.DNSError
-	return errors.As(err, &dns) || errors.Is(err, driver.ErrBadConn) || neverConnected(err)
+	if same(e, driver.ErrBadConn) {
+		return true
+	}
+	if c := codeOfOne(e); c.family == sqlstate && c.state == "57P03" {
+		return true
+	}
+	t := reflect.TypeOf(e)
+	return t.Kind() == reflect.Pointer && t.Elem().Name() == "ConnectError" && path.Base(t.Elem().PkgPath()) == "pgconn"
 }
 
-// neverConnected finds pgconn's ConnectError, whose server has answered, if at
-// all, before it could be asked anything, and what a server says to a connection
-// that it does not take.
-func neverConnected(err error) bool {
-	return walk(err, func(e error) bool {
-		if c := codeOfOne(e); c.family == sqlstate && c.state == "57P03" {
-			return true
-		}
-		t := reflect.TypeOf(e)
-		return t.Kind() == reflect.Pointer && t.Elem().Name() == "ConnectError" && path.Base(t.Elem().PkgPath()) == "pgconn"
-	})
+// same is [errors.Is] without what e wraps.
+func same(e, target error) bool {
+	if is, ok := e.(interface{ Is(error) bool }); ok && is.Is(target) {
+		return true
+	}
+	return reflect.TypeOf(e) == reflect.TypeOf(target) && e == target
 }
 
 // endsTransaction reports whether the server has, with this error, rolled back the

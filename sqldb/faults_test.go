@@ -13,8 +13,16 @@ import (
 	"github.com/sqlnative/locks/sqldb"
 )
 
-// ends reports whether MySQL or MariaDB ends the transaction with this error.
+// ends reports whether the server ends the transaction with this error, or on
+// SQLite, may: see sqlitedb's tests of interrupts and of a full disk.
 func ends(kind sqldb.Kind, err error) bool {
+	if kind == sqldb.SQLite {
+		switch sqldb.ClassOf(err) {
+		case sqldb.Canceled, sqldb.Exhausted, sqldb.ConnLost:
+			return true
+		}
+		return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	}
 	var m *mysql.MySQLError
 	return kind.InnoDB() && errors.As(err, &m) && (m.Number == 1213 || m.Number == 1020)
 }
@@ -227,6 +235,7 @@ func TestFaultsCertain(t *testing.T) {
 		for _, x := range faults(kind) {
 			for how, calls := range map[string][]string{
 				"InTx, Exec":     {"begin", "exec"},
+				"InTx, QueryRow": {"begin", "query", "err", "close"},
 				"Change":         {"conn"},
 				"Change settled": {"conn", "exec", "commit"},
 			} {

@@ -59,23 +59,14 @@ func all(ctx context.Context, tx *sqldb.Tx, ask bool) error {
 	return errors.Join(err, rows.Close())
 }
 
-// mayEnd reports whether SQLite may have ended the transaction with this error: see
-// sqlitedb's TestInterruptEndsTransaction.
-func mayEnd(kind sqldb.Kind, err error) bool {
-	switch sqldb.ClassOf(err) {
-	case sqldb.Canceled, sqldb.Exhausted, sqldb.ConnLost:
-		return kind == sqldb.SQLite
-	}
-	return kind == sqldb.SQLite && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
-}
-
-// After 1213 and 1020 the caller's transaction object is rolled back at once, and
-// nothing more reaches the driver; after any other error it is left alone.
+// After 1213 and 1020, and after what may have ended it on SQLite, the caller's
+// transaction object is rolled back at once, and nothing more reaches the driver; after
+// any other error it is left alone.
 func TestFaultsInCallersTx(t *testing.T) {
 	for _, kind := range sqldb.Kinds() {
 		for how, c := range inTx {
 			for _, x := range faults(kind) {
-				if x.applied || mayEnd(kind, x.err) {
+				if x.applied {
 					continue
 				}
 				ended := ends(kind, x.err)
@@ -168,6 +159,39 @@ func TestFaultsSwallowed(t *testing.T) {
 				}
 				if kind == sqldb.Postgres && err == nil {
 					t.Errorf("%v/%s/%v: an aborted transaction was reported as committed", kind, how, x.err)
+				}
+			}
+		}
+	}
+}
+
+// What fn met elsewhere keeps its doubt, such as the COMMIT of another database that
+// was cut; only what came through the transaction itself has none.
+func TestFaultsOfAnotherDatabase(t *testing.T) {
+	for _, kind := range sqldb.Kinds() {
+		_, lost := driverErrors()
+		for _, c := range lost {
+			for how, want := range map[string]bool{"other": true, "ours": false, "other, then ours": true, "ours, then other": true, "InTx in InTx": true} {
+				f, db := newFake(t, kind)
+				other, otherDB := newFake(t, kind)
+				err := db.InTx(t.Context(), sqldb.TxOptions{}, func(ctx context.Context, tx *sqldb.Tx) error {
+					f.faults["exec"], other.faults["commit"] = fault{err: c.err}, fault{c.err, true}
+					_, ours := tx.Exec(ctx, "change")
+					foreign, _ := other.Begin(ctx, sqldb.TxOptions{})
+					switch how {
+					case "ours":
+						return fmt.Errorf("ours: %w", ours)
+					case "other":
+						return fmt.Errorf("other: %w", foreign.Commit(ctx))
+					case "ours, then other":
+						return errors.Join(ours, foreign.Commit(ctx))
+					case "InTx in InTx":
+						return otherDB.InTx(ctx, sqldb.TxOptions{}, func(context.Context, *sqldb.Tx) error { return nil })
+					}
+					return errors.Join(foreign.Commit(ctx), ours)
+				})
+				if got := sqldb.Uncertain(err); got != want || !errors.Is(err, c.err) || sqldb.ClassOf(err) != sqldb.ConnLost {
+					t.Errorf("%v/%s/%s: Uncertain %v: %v", kind, c.name, how, got, err)
 				}
 			}
 		}

@@ -20,6 +20,9 @@ import (
 type Tx struct {
 	db  *DB
 	drv DriverTx
+	// own: InTx ends it. A connection that breaks under a statement of it has no
+	// COMMIT behind it that could have been applied.
+	own bool
 	err error
 }
 
@@ -86,7 +89,14 @@ func (tx *Tx) QueryRow(ctx context.Context, query string, args ...any) *Row {
 // failed ends the caller's transaction object where the server has ended the
 // transaction. It does so at once: between the error and the caller's own
 // Rollback another statement could run, in autocommit, and would stay.
+//
+// In a transaction of InTx it also marks the loss of the connection: of an error that
+// fn returns, only what came through here is known to have left nothing behind, and
+// not, say, what a COMMIT to another database has answered.
 func (tx *Tx) failed(err error) error {
+	if tx.own && ClassOf(err) == ConnLost {
+		err = undone{err}
+	}
 	if !endsTransaction(tx.db.kind, err) {
 		return err
 	}
@@ -97,7 +107,7 @@ func (tx *Tx) failed(err error) error {
 	rbErr := tx.drv.Rollback(ctx)
 	tx.err = fmt.Errorf("sqldb: the server has rolled this transaction back: %w", err)
 	if rbErr != nil {
-		return errors.Join(err, fmt.Errorf("sqldb: ending the transaction object: %w", rbErr))
+		return errors.Join(err, undone{fmt.Errorf("sqldb: ending the transaction object: %w", rbErr)})
 	}
 	return err
 }
@@ -116,9 +126,12 @@ func (db *DB) InTx(ctx context.Context, opts TxOptions, fn func(ctx context.Cont
 	}
 	drv, err := db.drv.Begin(ctx, opts)
 	if err != nil {
+		if ctx.Err() != nil && neverSent(err) {
+			err = ctx.Err() // go-sql-driver: it ended while the connection was made
+		}
 		return undone{fmt.Errorf("sqldb: begin: %w", err)}
 	}
-	tx := &Tx{db: db, drv: drv}
+	tx := &Tx{db: db, drv: drv, own: true}
 	detached := func(end func(context.Context) error) error {
 		c, cancel := context.WithTimeout(context.WithoutCancel(ctx), Bound)
 		defer cancel()
@@ -141,9 +154,6 @@ func (db *DB) InTx(ctx context.Context, opts TxOptions, fn func(ctx context.Cont
 	done = true
 	if err != nil {
 		_ = detached(drv.Rollback)
-		if ClassOf(err) == ConnLost { // no COMMIT was sent, so there is no doubt
-			return undone{err}
-		}
 		return err
 	}
 	if err := detached(commit); err != nil {

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/sqlnative/locks/internal/dsn"
 )
 
 // The test binary is the command itself where childEnv is set, so that signals and
@@ -55,12 +57,15 @@ func call(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
+// shown is what the log of a failed test shows of the arguments: no password.
+func shown(args []string) string { return dsn.ScrubArgs(args...).Text(strings.Join(args, " ")) }
+
 // want runs the command and fails the test if it does not end with code.
 func want(t *testing.T, code int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	got, stdout, stderr := call(args...)
 	if got != code {
-		t.Fatalf("%v: exit code %d, want %d\nstdout: %s\nstderr: %s", args, got, code, stdout, stderr)
+		t.Fatalf("%v: exit code %d, want %d\nstdout: %s\nstderr: %s", shown(args), got, code, stdout, stderr)
 	}
 	return stdout, stderr
 }
@@ -73,10 +78,10 @@ func wantJSON[T any](t *testing.T, code int, args ...string) T {
 	dec := json.NewDecoder(strings.NewReader(stdout))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&v); err != nil {
-		t.Fatalf("%v: %v in %s", args, err, stdout)
+		t.Fatalf("%v: %v in %s", shown(args), err, stdout)
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		t.Errorf("%v: more than one JSON value: %s", args, stdout)
+		t.Errorf("%v: more than one JSON value: %s", shown(args), stdout)
 	}
 	return v
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sqlnative/locks/sqldb"
 	"github.com/sqlnative/locks/sqldb/mysqldb"
 	"github.com/sqlnative/locks/sqldb/pgdb"
+	"github.com/sqlnative/locks/sqldb/sqlitedb"
 )
 
 // flavour is one way to make a handle.
@@ -23,6 +24,8 @@ type flavour struct {
 	latin1 bool
 	// edit changes the DSN of MySQL and MariaDB; nil: the plain pool.
 	edit func(*mysql.Config)
+	// fresh makes the database; nil: dbtest does.
+	fresh func(t *testing.T) *dbtest.DB
 	// open makes the handle anew; nil: the one of dbtest is it.
 	open func(t *testing.T, db *dbtest.DB) (*sql.DB, *sqldb.DB)
 }
@@ -70,6 +73,7 @@ func flavours() []flavour {
 		{name: "pgx stdlib", kind: sqldb.Postgres, open: func(t *testing.T, db *dbtest.DB) (*sql.DB, *sqldb.DB) { return openSQL(t, db, "pgx", db.DSN) }},
 		{name: "lib/pq", kind: sqldb.Postgres, open: func(t *testing.T, db *dbtest.DB) (*sql.DB, *sqldb.DB) { return openSQL(t, db, "postgres", pqDSN(db)) }},
 		{name: "modernc", kind: sqldb.SQLite},
+		{name: "ncruces", kind: sqldb.SQLite, fresh: ncruces},
 	}
 	for _, kind := range []sqldb.Kind{sqldb.MySQL, sqldb.MariaDB} {
 		list = append(list, flavour{name: kind.String(), kind: kind})
@@ -87,6 +91,19 @@ func flavours() []flavour {
 	return list
 }
 
+// ncruces makes a database with that driver alone: two SQLite libraries in one process
+// do not share a file in WAL mode ("locking protocol").
+func ncruces(t *testing.T) *dbtest.DB {
+	t.Helper()
+	dsn := dbtest.Fresh(t, sqldb.SQLite)
+	pool := open(t, "sqlite3", dsn)
+	handle, err := sqlitedb.New(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &dbtest.DB{DB: handle, SQL: pool, DSN: dsn}
+}
+
 // pqDSN: lib/pq wants to be told that there is no TLS.
 func pqDSN(db *dbtest.DB) string {
 	if strings.Contains(db.DSN, "sslmode=") {
@@ -95,11 +112,12 @@ func pqDSN(db *dbtest.DB) string {
 	return db.DSN + "&sslmode=disable"
 }
 
-func openSQL(t *testing.T, _ *dbtest.DB, driver, dsn string) (*sql.DB, *sqldb.DB) {
+// open opens a pool, which has all its connections when the test ends.
+func open(t *testing.T, driver, dsn string) *sql.DB {
 	t.Helper()
 	pool, err := sql.Open(driver, dsn)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal("the DSN is none of the driver's")
 	}
 	t.Cleanup(func() {
 		if n := pool.Stats().InUse; n != 0 {
@@ -107,6 +125,12 @@ func openSQL(t *testing.T, _ *dbtest.DB, driver, dsn string) (*sql.DB, *sqldb.DB
 		}
 		_ = pool.Close()
 	})
+	return pool
+}
+
+func openSQL(t *testing.T, _ *dbtest.DB, driver, dsn string) (*sql.DB, *sqldb.DB) {
+	t.Helper()
+	pool := open(t, driver, dsn)
 	handle, err := pgdb.SQL(t.Context(), pool)
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +166,13 @@ func on(t *testing.T, wanted func(flavour) bool, f test) {
 			continue
 		}
 		t.Run(fl.name, func(t *testing.T) {
-			db := dbtest.New(t, fl.kind)
+			t.Parallel()
+			var db *dbtest.DB
+			if fl.fresh != nil {
+				db = fl.fresh(t)
+			} else {
+				db = dbtest.New(t, fl.kind)
+			}
 			pool, handle := db.SQL, db.DB
 			if fl.open != nil {
 				pool, handle = fl.open(t, db)

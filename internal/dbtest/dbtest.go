@@ -10,9 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,20 +93,14 @@ func Fresh(t testing.TB, kind sqldb.Kind) string {
 	if kind == sqldb.SQLite {
 		return FileDSN(filepath.Join(t.TempDir(), "test.db"))
 	}
-	server := os.Getenv(Env(kind))
-	if server == "" {
-		if slices.Contains(strings.Split(os.Getenv("SQLLOCK_TEST_REQUIRE"), ","), kind.String()) {
-			t.Fatalf("SQLLOCK_TEST_REQUIRE names %s, and %s is not set", kind, Env(kind))
-		}
-		t.Skipf("%s is not set", Env(kind))
-	}
+	server := serverDSN(t, kind)
 	name := fmt.Sprintf("sqllock_test_%08x", rand.Uint32())
 	if kind == sqldb.Postgres {
 		onServer(t, kind, server, "CREATE SCHEMA "+name)
 		t.Cleanup(func() { onServer(t, kind, server, "DROP SCHEMA "+name+" CASCADE") })
 		u, err := url.Parse(server)
 		if err != nil {
-			t.Fatalf("%s is no URL", Env(kind))
+			t.Fatal(scrub(server, err))
 		}
 		q := u.Query()
 		q.Set("search_path", name)
@@ -119,7 +111,7 @@ func Fresh(t testing.TB, kind sqldb.Kind) string {
 	t.Cleanup(func() { onServer(t, kind, server, "DROP DATABASE "+name) })
 	cfg, err := mysql.ParseDSN(server)
 	if err != nil {
-		t.Fatalf("%s is no DSN of go-sql-driver", Env(kind))
+		t.Fatal(scrub(server, err))
 	}
 	cfg.DBName = name
 	return cfg.FormatDSN()
@@ -136,7 +128,7 @@ func onServer(t testing.TB, kind sqldb.Kind, dsn, query string) {
 	db := openSQL(t, kind, dsn)
 	defer func() { _ = db.Close() }()
 	if _, err := db.ExecContext(context.Background(), query); err != nil {
-		t.Errorf("%s: %v", query, err)
+		t.Errorf("%s: %v", query, scrub(dsn, err))
 	}
 }
 
@@ -145,7 +137,7 @@ func openSQL(t testing.TB, kind sqldb.Kind, dsn string) *sql.DB {
 	driver := map[sqldb.Kind]string{sqldb.Postgres: "pgx", sqldb.MySQL: "mysql", sqldb.MariaDB: "mysql", sqldb.SQLite: "sqlite"}[kind]
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(scrub(dsn, err))
 	}
 	return db
 }
@@ -162,7 +154,7 @@ func (db *DB) OpenSQL(t testing.TB, edit func(*mysql.Config)) *sql.DB {
 	t.Helper()
 	cfg, err := mysql.ParseDSN(db.DSN)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(scrub(db.DSN, err))
 	}
 	edit(cfg)
 	return track(t, openSQL(t, db.Kind(), cfg.FormatDSN()))
@@ -183,7 +175,7 @@ func open(t testing.TB, kind sqldb.Kind, dsn string, opts []sqldb.Option) *DB {
 		db.DB, err = mysqldb.New(ctx, db.SQL, opts...)
 	}
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(scrub(dsn, err))
 	}
 	if db.Kind() != kind {
 		t.Fatalf("the server behind %s is %s", Env(kind), db.Version())
@@ -195,12 +187,12 @@ func openPool(t testing.TB, dsn string) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(scrub(dsn, err))
 	}
 	cfg.MaxConns = 16
 	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(scrub(dsn, err))
 	}
 	t.Cleanup(func() {
 		allBack(t, func() int { return int(pool.Stat().AcquiredConns()) })

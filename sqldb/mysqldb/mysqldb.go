@@ -81,11 +81,12 @@ func inspect(ctx context.Context, drv sqldb.Driver) (s sqldb.Server, err error) 
 		return s, err
 	}
 	// Read-only: MariaDB 11 tells OFF or ON where older ones tell 0 or 1.
-	var comment, readOnly string
+	// A reader of Aurora says only that its InnoDB is.
+	var comment, readOnly, innodbReadOnly string
 	var autocommit bool
 	var schema *string
-	err = probe.QueryRow(ctx, "SELECT VERSION(), @@version_comment, DATABASE(), @@autocommit, @@global.read_only").
-		Scan(&s.Version, &comment, &schema, &autocommit, &readOnly)
+	err = probe.QueryRow(ctx, "SELECT VERSION(), @@version_comment, DATABASE(), @@autocommit, @@global.read_only, @@global.innodb_read_only").
+		Scan(&s.Version, &comment, &schema, &autocommit, &readOnly, &innodbReadOnly)
 	if err != nil {
 		return s, fmt.Errorf("mysqldb: asking the server what it is: %w", err)
 	}
@@ -93,7 +94,7 @@ func inspect(ctx context.Context, drv sqldb.Driver) (s sqldb.Server, err error) 
 		s.Schema = *schema
 	}
 	s.Kind, s.Number = parseVersion(s.Version)
-	if err := accept(s, comment, autocommit, readOnly); err != nil {
+	if err := accept(s, comment, autocommit, readOnly, innodbReadOnly); err != nil {
 		return s, err
 	}
 	sessionReadOnly, err := transactionReadOnly(ctx, probe)
@@ -125,7 +126,7 @@ func transactionReadOnly(ctx context.Context, db *sqldb.DB) (bool, error) {
 }
 
 // accept says why a server is refused.
-func accept(s sqldb.Server, comment string, autocommit bool, readOnly string) error {
+func accept(s sqldb.Server, comment string, autocommit bool, readOnly, innodbReadOnly string) error {
 	for _, other := range []string{"TiDB", "Vitess", "OceanBase", "SingleStore", "MemSQL", "Dolt", "StarRocks"} {
 		if strings.Contains(s.Version+" "+comment, other) {
 			return fmt.Errorf("mysqldb: the server is neither MySQL nor MariaDB: %s %s: %w", s.Version, comment, errors.ErrUnsupported)
@@ -140,11 +141,15 @@ func accept(s sqldb.Server, comment string, autocommit bool, readOnly string) er
 		return fmt.Errorf("mysqldb: the server is too old: %s; %s is the oldest that is supported: %w", s.Version, name, errors.ErrUnsupported)
 	case !autocommit:
 		return errors.New("mysqldb: autocommit is off in this session: a lock would be seen by nobody, and vanish; take autocommit=0 out of the DSN, or init_connect out of the server")
-	case readOnly != "0" && readOnly != "OFF":
+	case on(readOnly):
 		return fmt.Errorf("mysqldb: the server is read-only (read_only is %s): connect to the primary", readOnly)
+	case on(innodbReadOnly):
+		return fmt.Errorf("mysqldb: the server is read-only (innodb_read_only is %s): connect to the primary, or to the cluster's writer", innodbReadOnly)
 	}
 	return nil
 }
+
+func on(variable string) bool { return variable != "0" && variable != "OFF" }
 
 // parseVersion reads "8.0.36-0ubuntu0", "11.8.9-MariaDB-1" and
 // "5.5.5-10.6.12-MariaDB", whose front is there for old replicas.

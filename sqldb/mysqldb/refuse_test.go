@@ -86,23 +86,26 @@ func TestAccept(t *testing.T) {
 		if kind != c.kind || number != c.number {
 			t.Errorf("%q is %v %d, want %v %d", c.version, kind, number, c.kind, c.number)
 		}
-		err := mysqldb.Accept(sqldb.Server{Kind: kind, Number: number, Version: c.version}, c.comment, true, "OFF")
+		err := mysqldb.Accept(sqldb.Server{Kind: kind, Number: number, Version: c.version}, c.comment, true, "OFF", "OFF")
 		if c.text == "" && err != nil || c.text != "" && (err == nil || !strings.Contains(err.Error(), c.text)) || errors.Is(err, errors.ErrUnsupported) != c.other {
 			t.Errorf("%q: %v", c.version, err)
 		}
 	}
 	good := sqldb.Server{Kind: sqldb.MySQL, Number: 80036, Version: "8.0.36"}
 	for _, off := range []string{"0", "OFF"} {
-		if err := mysqldb.Accept(good, "", true, off); err != nil {
+		if err := mysqldb.Accept(good, "", true, off, off); err != nil {
 			t.Errorf("read_only=%s: %v", off, err)
 		}
 	}
 	for _, on := range []string{"1", "ON", "NO_LOCK", "NO_LOCK_NO_ADMIN"} {
-		if err := mysqldb.Accept(good, "", true, on); err == nil || !strings.Contains(err.Error(), "connect to the primary") {
+		if err := mysqldb.Accept(good, "", true, on, "OFF"); err == nil || !strings.Contains(err.Error(), "connect to the primary") {
 			t.Errorf("read_only=%s: %v", on, err)
 		}
+		if err := mysqldb.Accept(good, "", true, "OFF", on); err == nil || !strings.Contains(err.Error(), "innodb_read_only") {
+			t.Errorf("innodb_read_only=%s: %v", on, err)
+		}
 	}
-	if err := mysqldb.Accept(good, "", false, "OFF"); err == nil || !strings.Contains(err.Error(), "autocommit") {
+	if err := mysqldb.Accept(good, "", false, "OFF", "OFF"); err == nil || !strings.Contains(err.Error(), "autocommit") {
 		t.Errorf("autocommit off: %v", err)
 	}
 }

@@ -27,6 +27,11 @@ const minVersion = 140000
 // session that is read-only by default. The pool stays the caller's; it is never
 // closed, and no session state of its connections is changed.
 //
+// No named prepared statement is needed: default_query_exec_mode may be exec,
+// describe_exec, cache_describe or simple_protocol, as poolers ask for. In the last, pgx
+// itself refuses every connection whose client_encoding is not UTF8, or not told: New
+// says so then. Put client_encoding=UTF8 into the DSN.
+//
 // db.Tx takes a pgx.Tx, and a *sql.Tx of a stdlib.OpenDBFromPool on the same pool.
 func New(ctx context.Context, pool *pgxpool.Pool, opts ...sqldb.Option) (*sqldb.DB, error) {
 	if pool == nil {
@@ -49,10 +54,10 @@ func SQL(ctx context.Context, db *sql.DB, opts ...sqldb.Option) (*sqldb.DB, erro
 		return nil, errors.New("pgdb: the *sql.DB is nil")
 	}
 	_, isPgx := db.Driver().(*stdlib.Driver)
-	return open(ctx, std.New(db, std.Options{
+	return open(ctx, throughSQL{std.New(db, std.Options{
 		Name: "pgdb", Interrupt: interrupter, Native: native, RolledBack: rolledBackByServer,
 		VagueBadConn: !isPgx, // lib/pq's is an EOF at any moment, and every FATAL
-	}), opts)
+	})}, opts)
 }
 
 // inspect asks what every promise here depends on, in one round trip.

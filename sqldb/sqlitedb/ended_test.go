@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/sqlnative/locks/internal/dbtest"
 	"github.com/sqlnative/locks/sqldb"
+	"github.com/sqlnative/locks/sqldb/sqlitedb"
 )
 
 // interrupt runs a change that takes for ever under a ctx that ends.
@@ -67,5 +69,58 @@ func TestInterruptEndsTransaction(t *testing.T) {
 	_ = raw.Rollback()
 	if e := db.QueryRow(t.Context(), "SELECT COUNT(*) FROM t WHERE n = 3").Scan(&n); e != nil || n != 0 {
 		t.Errorf("%d rows were written outside of any transaction", n)
+	}
+}
+
+// So may it when the disk is full: what was begun before is not committed behind that
+// error, neither by InTx nor through the caller's *sql.Tx.
+func TestFullDiskEndsTransaction(t *testing.T) {
+	fresh := dbtest.New(t, sqldb.SQLite)
+	fresh.MustExec(t, "CREATE TABLE t (s TEXT)")
+	pool, err := sql.Open("sqlite", fresh.DSN+"&_pragma=max_page_count(40)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = pool.Close() }()
+	db, err := sqlitedb.New(t.Context(), pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill := func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := tx.Exec(ctx, "INSERT INTO t VALUES ('first')"); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "INSERT INTO t VALUES (?)", strings.Repeat("x", 1<<20))
+		if sqldb.ClassOf(err) != sqldb.Exhausted {
+			t.Errorf("the disk is not full: %v", err)
+		}
+		if _, next := tx.Exec(ctx, "INSERT INTO t VALUES ('behind')"); sqldb.ClassOf(next) != sqldb.Exhausted || tx.Err() == nil {
+			t.Errorf("the next statement: %v", next)
+		}
+		return nil // swallowed
+	}
+	if err := db.InTx(t.Context(), sqldb.TxOptions{}, fill); sqldb.ClassOf(err) != sqldb.Exhausted || sqldb.Uncertain(err) {
+		t.Errorf("InTx: %v", err)
+	}
+	raw, err := pool.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fill(t.Context(), db.Tx(raw)); err != nil {
+		t.Error(err)
+	}
+	if _, err := raw.Exec("INSERT INTO t VALUES ('behind')"); !errors.Is(err, sql.ErrTxDone) {
+		t.Errorf("through the *sql.Tx: %v", err)
+	}
+	if err := raw.Commit(); !errors.Is(err, sql.ErrTxDone) {
+		t.Errorf("its Commit: %v", err)
+	}
+	c := sqldb.Change{Op: "fill", Query: "INSERT INTO t VALUES (?)", Args: []any{strings.Repeat("x", 1<<20)}}
+	if _, err := db.Change(t.Context(), c); sqldb.ClassOf(err) != sqldb.Exhausted || sqldb.Uncertain(err) {
+		t.Errorf("Change: %v", err)
+	}
+	var n int
+	if err := fresh.QueryRow(t.Context(), "SELECT COUNT(*) FROM t").Scan(&n); err != nil || n != 0 {
+		t.Errorf("%d rows are there, %v", n, err)
 	}
 }

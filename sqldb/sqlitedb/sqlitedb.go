@@ -1,6 +1,8 @@
 // Package sqlitedb makes a [sqldb.DB] of a *sql.DB with any SQLite driver:
 // modernc.org/sqlite, mattn/go-sqlite3, ncruces/go-sqlite3. It imports none of
-// them.
+// them. It is tested with modernc.org/sqlite, ncruces/go-sqlite3 and, with cgo,
+// mattn/go-sqlite3. Use one of them in a process: two SQLite libraries do not see
+// each other's locks on a file.
 package sqlitedb
 
 import (
