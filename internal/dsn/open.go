@@ -51,7 +51,9 @@ func (d *DSN) Open(ctx context.Context, opts ...sqldb.Option) (db *sqldb.DB, clo
 		if closePool != nil {
 			_ = closePool()
 		}
-		if ctx.Err() == nil && context.Cause(asking) == errNoAnswer {
+		// pgx has a bound of its own for one attempt, which may be the first to end.
+		late := context.Cause(asking) == errNoAnswer || d.answer > 0 && errors.Is(err, context.DeadlineExceeded)
+		if ctx.Err() == nil && late {
 			err = &scrubbedError{text: fmt.Sprintf("no %s answer from %s within %v: is it another server?", who, d.hosts, d.answer), err: err}
 		}
 		return nil, nothing, fmt.Errorf("cannot open %s: %w", d.redacted, d.scrub.Error(err))
