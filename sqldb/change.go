@@ -113,6 +113,9 @@ func (db *DB) Change(ctx context.Context, c Change) (*Changed, error) {
 	for try := 1; ; try++ {
 		conn, err := db.drv.Conn(ctx)
 		if err != nil {
+			if ctxErr := ctx.Err(); ctxErr != nil && !errors.Is(err, ctxErr) {
+				err = fmt.Errorf("%w: %w", ctxErr, err) // ncruces: "interrupted"
+			}
 			return nil, undone{fmt.Errorf("sqldb: %s: no connection could be had from the pool, nothing was changed: %w", c.Op, err)}
 		}
 		changed, err := run(ctx, conn, c)

