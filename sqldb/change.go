@@ -27,13 +27,6 @@ type Change struct {
 	// statement would have answered, or ok=false if it was not applied. ctx is
 	// detached and bounded by [Bound].
 	Settle func(ctx context.Context, db *DB) (c *Changed, ok bool, err error)
-	// Late, if not nil, lets the caller go at once when its ctx ends. If the
-	// statement is then found to have been applied all the same, Late is called with
-	// its answer, in a goroutine of its own with a ctx that is detached and bounded
-	// by [Bound], and has to give it back. It needs Settle, for the answer that is lost
-	// after the caller has gone. Without Late, the caller is told what really happened,
-	// and waits for that: see [DB.Change].
-	Late func(ctx context.Context, c *Changed)
 }
 
 // ErrTooManyRows: the statement would have changed more rows than [Change.MaxRows],
@@ -95,9 +88,6 @@ const sendTries = 3
 // its ctx while it waits, another goroutine is left to it.) A lock that is not had in the
 // connection's busy_timeout, or in [Bound] if that is shorter, is a [LockTimeout].
 func (db *DB) Change(ctx context.Context, c Change) (*Changed, error) {
-	if c.Late != nil && c.Settle == nil {
-		return nil, fmt.Errorf("sqldb: %s: Late needs Settle: an answer that is lost when the caller has gone could not be given back", c.Op)
-	}
 	if err := ctx.Err(); err != nil {
 		return nil, notChanged(c.Op, err)
 	}
@@ -168,36 +158,7 @@ func (db *DB) changeServer(ctx context.Context, conn DriverConn, c Change) (*Cha
 		}
 		return changed, nil
 	}
-	if c.Late == nil {
-		return db.changeAttended(ctx, conn, c)
-	}
-	type answer struct {
-		c   *Changed
-		err error
-	}
-	done := make(chan answer, 1)
-	var left atomic.Bool // whoever sets it first has the answer: the caller by leaving, or the statement
-	go func() {
-		changed, err := db.changeAttended(ctx, conn, c)
-		if !left.CompareAndSwap(false, true) && err == nil {
-			lctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Bound)
-			defer cancel()
-			c.Late(lctx, changed)
-			return
-		}
-		done <- answer{changed, err}
-	}()
-	select {
-	case a := <-done:
-		return a.c, a.err
-	case <-ctx.Done():
-		if left.CompareAndSwap(false, true) {
-			// Whatever the statement does now is given back by Late.
-			return nil, fmt.Errorf("sqldb: %s: %w", c.Op, ctx.Err())
-		}
-		a := <-done
-		return a.c, a.err
-	}
+	return db.changeAttended(ctx, conn, c)
 }
 
 // changeAttended runs c detached; when ctx ends, it has the server end the

@@ -217,40 +217,6 @@ type deafConn struct{ sqldb.DriverConn }
 
 func (deafConn) Interrupt(context.Context) error { return errors.ErrUnsupported }
 
-// With Late the caller goes at once; what is applied afterwards is given back.
-func TestChangeLate(t *testing.T) {
-	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
-		counter(t, db)
-		release := hold(t, db)
-		defer release()
-		late := make(chan *sqldb.Changed, 1)
-		c := decrement()
-		c.Late = func(_ context.Context, c *sqldb.Changed) { late <- c }
-		if _, err := db.Change(t.Context(), c); err == nil {
-			t.Fatal("Late was accepted without Settle")
-		}
-		c.Settle = func(context.Context, *sqldb.DB) (*sqldb.Changed, bool, error) { return nil, false, nil }
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		_, err := db.Wrap(func(d sqldb.Driver) sqldb.Driver { return deaf{d} }).Change(ctx, c)
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("the answer is %v", err)
-		}
-		select {
-		case <-late:
-			t.Fatal("it was given back before the lock was free")
-		default:
-		}
-		release()
-		if got := <-late; got.RowsAffected != 1 {
-			t.Errorf("late: %+v", got)
-		}
-		if got := settled(t, db); got != start-1 {
-			t.Errorf("left_count is %d", got)
-		}
-	})
-}
-
 // Without an answer the caller is told, after Bound, that the outcome is unknown.
 func TestChangeBound(t *testing.T) {
 	if testing.Short() {

@@ -75,13 +75,6 @@ var changes = map[string]func(ctx context.Context, db *sqldb.DB, f *fake) error{
 		_, err := db.Change(ctx, sqldb.Change{Op: "change", Query: "change", Settle: settle(f)})
 		return err
 	},
-	"Change late": func(ctx context.Context, db *sqldb.DB, f *fake) error {
-		// Without Settle, what a lost answer has applied could not be given back.
-		_, err := db.Change(ctx, sqldb.Change{Op: "change", Query: "change", Settle: settle(f), Late: func(context.Context, *sqldb.Changed) {
-			f.change(-1)
-		}})
-		return err
-	},
 }
 
 // settle finds out what became of the change, by the record of the database.

@@ -220,7 +220,7 @@ func TestFaultsContextEnds(t *testing.T) {
 							}
 						}
 						err := run(ctx, db, f)
-						time.Sleep(2 * sqldb.Bound) // Late gives back, and who waits for SQLite's lock gives up
+						time.Sleep(2 * sqldb.Bound) // who waits for SQLite's lock gives up
 						synctest.Wait()
 						if err == nil && f.applied != 1 || err != nil && !sqldb.Uncertain(err) && f.applied != 0 || f.applied > 1 {
 							t.Errorf("%v/%s/%s: %v (applied %v) answered %v, with %d applied", kind, how, call, x.err, x.applied, err, f.applied)
