@@ -12,8 +12,11 @@ import (
 
 // Lock is a lock that is held. It is safe for concurrent use.
 type Lock struct {
-	c      *core
-	ctx    context.Context // ends with the lock, or with this handle
+	c *core
+
+	// Under c.mu:
+	gone   bool            // this handle was released
+	ctx    context.Context // ends with the lock, or with this handle; see context
 	cancel context.CancelCauseFunc
 
 	mu       sync.Mutex // held while a release runs
@@ -40,13 +43,14 @@ func (l *Lock) Token() int64 { return l.c.g.Token }
 func (l *Lock) Context(parent context.Context) context.Context {
 	next, _ := parent.Value(heldKey{}).(*chain)
 	ctx, cancel := context.WithCancelCause(context.WithValue(parent, heldKey{}, &chain{l, next}))
-	stop := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
+	own := l.context()
+	stop := context.AfterFunc(own, func() { cancel(context.Cause(own)) })
 	context.AfterFunc(ctx, func() { stop() }) // a lock that lives long keeps no ctx that has ended
 	return ctx
 }
 
 // Done is closed when the lock is lost or released.
-func (l *Lock) Done() <-chan struct{} { return l.ctx.Done() }
+func (l *Lock) Done() <-chan struct{} { return l.context().Done() }
 
 // Err is nil while the lock is held, then a [*LostError] or [ErrReleased]. It looks
 // at the clock itself, and so tells a loss also to code that runs, after a pause,
@@ -56,7 +60,7 @@ func (l *Lock) Err() error {
 	if errors.Is(err, ErrLost) {
 		return err
 	}
-	if context.Cause(l.ctx) == ErrReleased {
+	if l.hasLeft() {
 		return ErrReleased
 	}
 	return err
@@ -95,7 +99,7 @@ func (l *Lock) ReleaseIn(ctx context.Context, tx *sqldb.Tx) error {
 		return err
 	}
 	l.released = true
-	l.cancel(ErrReleased)
+	l.leave()
 	c.mu.Lock()
 	if c.err == nil {
 		c.finish(ErrReleased)
@@ -160,7 +164,7 @@ func (l *Lock) Release(ctx context.Context) error {
 	}
 	c := l.c
 	_ = c.look() // a lease that has run out is lost, not released
-	l.cancel(ErrReleased)
+	l.leave()
 	c.mu.Lock()
 	last := c.handles == 1
 	if !last {
@@ -178,7 +182,7 @@ func (l *Lock) Release(ctx context.Context) error {
 
 	// Also a lock that was lost by the clock: the row may still be ours, and a
 	// statement that carries owner and token harms nobody.
-	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReleaseBound)
+	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReleaseBound-ReleaseGrace)
 	defer cancel()
 	err := c.s.Release(rctx)
 	switch {

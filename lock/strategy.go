@@ -20,11 +20,16 @@ func TrustedUntil(sent time.Time, ttl time.Duration) time.Time { return sent.Add
 // ReleaseBound is how long a release may take before the lock is left to its TTL.
 const ReleaseBound = 5 * time.Second
 
+// ReleaseGrace is how much of that is left for what the database has not answered
+// by then to be ended.
+const ReleaseGrace = time.Second
+
 // Strategy is what a strategy does with one lock that it has granted. It is called
 // by [Lock]; deadlines, causes, counting and idempotence live there.
 type Strategy interface {
 	// Release gives the lock back: it ends its renewal first. It returns ErrLost if
-	// the lock was no longer ours. ctx is detached and bounded.
+	// the lock was no longer ours. ctx is detached, and ends [ReleaseGrace] before
+	// [ReleaseBound].
 	Release(ctx context.Context) error
 	// ReleaseIn gives it back with the commit of the caller's transaction.
 	ReleaseIn(ctx context.Context, tx *sqldb.Tx) error
@@ -56,10 +61,10 @@ type core struct {
 	g        Grant
 	s        Strategy
 	acquired time.Time
-	ctx      context.Context // ends with the lock; its cause says how
-	end      context.CancelCauseFunc
 
 	mu      sync.Mutex
+	ctx     context.Context // ends with the lock; its cause says how. nil: nobody has asked for it
+	end     context.CancelCauseFunc
 	until   time.Time
 	timer   *time.Timer
 	err     error // nil while it is held; then *LostError or ErrReleased
@@ -72,7 +77,6 @@ type Controller struct{ c *core }
 // New makes the [*Lock] of a grant, and its Controller.
 func New(g Grant, s Strategy) (*Lock, *Controller) {
 	c := &core{g: g, s: s, acquired: time.Now()}
-	c.ctx, c.end = context.WithCancelCause(context.Background())
 	l := c.handle() // before the timer, which may end the lock at once
 	if !g.Until.IsZero() {
 		c.mu.Lock()
@@ -140,7 +144,9 @@ func (c *core) finish(err error) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	c.end(err)
+	if c.end != nil {
+		c.end(err)
+	}
 }
 
 // handle makes a further handle; nil if the lock has ended. c.mu is not held.
@@ -151,9 +157,45 @@ func (c *core) handle() *Lock {
 		return nil
 	}
 	c.handles++
-	l := &Lock{c: c}
+	return &Lock{c: c}
+}
+
+// context is the ctx of one handle, made when somebody asks for it: a lock that is
+// held for a moment is not asked.
+func (l *Lock) context() context.Context {
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.ctx != nil {
+		return l.ctx
+	}
+	if c.ctx == nil {
+		c.ctx, c.end = context.WithCancelCause(context.Background())
+		if c.err != nil {
+			c.end(c.err)
+		}
+	}
 	l.ctx, l.cancel = context.WithCancelCause(c.ctx)
-	return l
+	if l.gone {
+		l.cancel(ErrReleased)
+	}
+	return l.ctx
+}
+
+// leave ends one handle.
+func (l *Lock) leave() {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	l.gone = true
+	if l.cancel != nil {
+		l.cancel(ErrReleased)
+	}
+}
+
+func (l *Lock) hasLeft() bool {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.gone
 }
 
 // heldKey is the key of the locks that a ctx holds.

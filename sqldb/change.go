@@ -22,6 +22,10 @@ type Change struct {
 	// between BEGIN and COMMIT, changing more is [ErrTooManyRows], and rolled back. A
 	// server commits by itself: there the statement has to see to it.
 	MaxRows int64
+	// Grace is how long the statement's own answer is waited for once ctx has ended and
+	// the server was asked to end the statement. 0: [Bound]. On SQLite, where no
+	// statement waits once it has begun, it means nothing.
+	Grace time.Duration
 	// Settle, if not nil, asks the database what became of a statement whose verdict
 	// did not come: by the identity that it would have written. It returns what the
 	// statement would have answered, or ok=false if it was not applied. ctx is
@@ -36,6 +40,9 @@ var ErrTooManyRows = errors.New("sqldb: too many rows")
 // Changed is what a changing statement has answered.
 type Changed struct {
 	Result
+	// Sent is when it began to be sent: once a connection was had, and on SQLite the
+	// write lock.
+	Sent time.Time
 	kind Kind
 	rows [][]any
 }
@@ -77,7 +84,7 @@ const sendTries = 3
 // statement behind that the server applies later. When ctx ends while the
 // statement waits, the server is asked to end it (a cancel request on PostgreSQL,
 // KILL QUERY from a second connection on MySQL and MariaDB), and its answer is
-// what counts. If none comes within [Bound] of ctx's end, the connection is
+// what counts. If none comes within [Change.Grace] of ctx's end, the connection is
 // closed and the outcome is unknown. Where the driver gives no way to end a
 // statement (a foreign PostgreSQL driver whose user can't see pg_stat_activity),
 // the caller waits for its answer for as long.
@@ -126,7 +133,7 @@ func notChanged(op string, err error) error {
 }
 
 // verdict makes of a statement's error what Change returns.
-func (db *DB) verdict(ctx context.Context, c Change, err error, interrupted bool) (*Changed, error) {
+func (db *DB) verdict(ctx context.Context, c Change, sent time.Time, err error, interrupted bool) (*Changed, error) {
 	switch {
 	case interrupted && ClassOf(err) == Canceled:
 		return nil, notChanged(c.Op, ctx.Err())
@@ -144,6 +151,7 @@ func (db *DB) verdict(ctx context.Context, c Change, err error, interrupted bool
 	case !ok:
 		return nil, undone{fmt.Errorf("sqldb: %s: nothing was changed: %w", c.Op, err)}
 	}
+	changed.Sent = sent
 	return changed, nil
 }
 
@@ -154,7 +162,7 @@ func (db *DB) changeServer(ctx context.Context, conn DriverConn, c Change) (*Cha
 		changed, err := db.runOn(ctx, conn, c)
 		_ = conn.Close(err != nil && !certain(err))
 		if err != nil {
-			return db.verdict(ctx, c, err, false)
+			return db.verdict(ctx, c, changed.Sent, err, false)
 		}
 		return changed, nil
 	}
@@ -171,7 +179,11 @@ func (db *DB) changeAttended(ctx context.Context, conn DriverConn, c Change) (*C
 		defer close(interrupts)
 		// The interrupts and the wait for their effect share one bound. One may reach
 		// the server before the statement does, and be forgotten: so it is repeated.
-		ictx, cancel := context.WithTimeout(detached, Bound)
+		grace := c.Grace
+		if grace == 0 {
+			grace = Bound
+		}
+		ictx, cancel := context.WithTimeout(detached, grace)
 		defer cancel()
 		for pause := firstInterrupt; ; pause = min(2*pause, maxInterrupt) {
 			_ = conn.Interrupt(ictx) // if it fails, the answer or the bound decides
@@ -192,7 +204,7 @@ func (db *DB) changeAttended(ctx context.Context, conn DriverConn, c Change) (*C
 	_ = conn.Close(interrupted || err != nil && !certain(err))
 	switch {
 	case err != nil:
-		return db.verdict(ctx, c, err, interrupted)
+		return db.verdict(ctx, c, changed.Sent, err, interrupted)
 	case interrupted && changed.RowsAffected == 0:
 		// MariaDB answers OK with no rows to an UPDATE that was killed at the right
 		// moment, though the row is there. No row is no change, whoever says it, but it
@@ -202,9 +214,10 @@ func (db *DB) changeAttended(ctx context.Context, conn DriverConn, c Change) (*C
 	return changed, nil
 }
 
-// runOn runs the statement and reads its whole answer.
+// runOn runs the statement and reads its whole answer. It says when it was sent
+// also if it fails.
 func (db *DB) runOn(ctx context.Context, q Querier, c Change) (*Changed, error) {
-	changed := &Changed{kind: db.kind}
+	changed := &Changed{kind: db.kind, Sent: time.Now()}
 	if !c.Returning {
 		res, err := q.Exec(ctx, c.Query, c.Args)
 		changed.Result = res
@@ -212,13 +225,13 @@ func (db *DB) runOn(ctx context.Context, q Querier, c Change) (*Changed, error) 
 	}
 	rows, err := q.Query(ctx, c.Query, c.Args)
 	if err != nil {
-		return nil, err
+		return changed, err
 	}
 	for rows.Next() {
 		values, err := rows.Values()
 		if err != nil {
 			_ = rows.Close()
-			return nil, err
+			return changed, err
 		}
 		for i, v := range values {
 			if b, ok := v.([]byte); ok {
@@ -229,7 +242,7 @@ func (db *DB) runOn(ctx context.Context, q Querier, c Change) (*Changed, error) 
 	}
 	// The end of the rows is where the statement's verdict comes.
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return nil, single(err)
+		return changed, single(err)
 	}
 	changed.RowsAffected = int64(len(changed.rows))
 	return changed, nil
@@ -284,7 +297,7 @@ func (db *DB) changeSQLite(ctx context.Context, conn DriverConn, c Change) (*Cha
 		}
 		if err := db.commitBusy(detached, tx); err != nil {
 			broken = tx.Rollback(detached) != nil
-			return db.verdict(ctx, c, err, false)
+			return db.verdict(ctx, c, changed.Sent, err, false)
 		}
 		return changed, nil
 	}
@@ -308,10 +321,14 @@ func (db *DB) changeSQLite(ctx context.Context, conn DriverConn, c Change) (*Cha
 	}
 }
 
+// busyBase is the base of the pauses while SQLite is busy: a commit of another
+// connection is a matter of milliseconds.
+const busyBase = 2 * time.Millisecond
+
 // beginImmediate takes SQLite's write lock. A busy database is tried again until
 // [Bound] has passed: a connection may have no busy_timeout at all.
 func (db *DB) beginImmediate(ctx context.Context, conn DriverConn, left func() bool) (DriverTx, error) {
-	p, _ := Policy{}.withDefaults()
+	p, _ := Policy{Base: busyBase}.withDefaults()
 	begun := time.Now()
 	for n := 1; ; n++ {
 		tx, err := conn.Begin(ctx, TxOptions{})
@@ -326,7 +343,7 @@ func (db *DB) beginImmediate(ctx context.Context, conn DriverConn, left func() b
 // from the file, and the transaction stays open for another try. Elsewhere a
 // COMMIT is the end, whatever it answers.
 func (db *DB) commitBusy(ctx context.Context, tx DriverTx) error {
-	p, _ := Policy{}.withDefaults()
+	p, _ := Policy{Base: busyBase}.withDefaults()
 	begun := time.Now()
 	for n := 1; ; n++ {
 		err := tx.Commit(ctx)

@@ -67,7 +67,7 @@ var errWaited = errors.New("waited")
 func (l *Locker) acquire(ctx context.Context, name string, o lock.Options, begun time.Time) (*lock.Lock, error) {
 	wctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(l.life, func() { cancel(lock.ErrClosed) })()
+	defer l.endWithLocker(&cancel)()
 	if o.Wait != 0 && o.Wait != lock.Forever {
 		var stop context.CancelFunc
 		wctx, stop = context.WithTimeoutCause(wctx, o.Wait, errWaited)
@@ -107,15 +107,19 @@ func (l *Locker) acquire(ctx context.Context, name string, o lock.Options, begun
 		got, refused, err := l.try(wctx, name, o, first)
 		switch {
 		case got != nil:
-			mine := &lock.HeldError{Name: name, Token: got.Token(), Since: time.Now(), Left: o.TTL}
-			_ = json.Unmarshal([]byte(me(o.Label)), &mine.Holder)
-			l.see(name, mine)
+			if l.queue.Len(name) > 1 {
+				mine := &lock.HeldError{Name: name, Token: got.Token(), Since: time.Now(), Left: o.TTL}
+				_ = json.Unmarshal([]byte(l.me(o.Label)), &mine.Holder)
+				l.see(name, mine)
+			}
 			return got, nil
 		case err != nil && wctx.Err() != nil:
 			if held == nil { // it came to the head just as its waiting ended
 				held = l.lastSeen(name)
 			}
 			return nil, l.ended(wctx, ctx, name, held, begun, err)
+		case errors.Is(err, errLate):
+			continue // it was nobody's, and may still be
 		case err != nil:
 			return nil, err
 		}

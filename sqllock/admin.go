@@ -65,7 +65,7 @@ func (l *Locker) ForceRelease(ctx context.Context, name string, token int64) err
 	}
 	st := l.sql.force
 	for skipped := 0; ; {
-		c, err := l.db.Change(ctx, sqldb.Change{Op: "force the release of " + name, Query: st.query, Args: st.args(values{"name": l.text(name), "token": token})})
+		c, err := l.change(ctx, sqldb.Change{Op: "force the release of " + name, Query: st.query, Args: st.args(values{"name": l.text(name), "token": token})})
 		switch {
 		case err != nil:
 			return l.explain(name, err)
@@ -166,7 +166,7 @@ func (l *Locker) Attach(ctx context.Context, name, owner string, token int64) (*
 	}
 	defer l.done()
 	sent := time.Now()
-	c, ours, err := l.settle(ctx, name, owner)
+	c, ours, err := l.settle(ctx, l.identity(name, owner))
 	if err != nil {
 		return nil, l.explain(name, err)
 	}
@@ -181,7 +181,7 @@ func (l *Locker) Attach(ctx context.Context, name, owner string, token int64) (*
 	case !ours || row == nil || row.Token != token || row.Left <= 0:
 		return nil, fmt.Errorf("%w: %q is not held by owner %s with token %d", lock.ErrLost, name, shorten(owner), token)
 	}
-	h := &held{l: l, name: name, owner: owner, token: token, noRenew: true, sent: sent, first: sent, ttl: row.Left, want: row.Left, trace: l.trace}
+	h := &held{l: l, identity: l.identity(name, owner), token: token, noRenew: true, sent: sent, first: sent, ttl: row.Left, want: row.Left, trace: l.trace}
 	h.handle, h.ctrl = lock.New(lock.Grant{Name: name, Owner: owner, Token: token, Scope: l, Until: h.trusted(), Trace: l.trace}, h)
 	return h.handle, nil
 }

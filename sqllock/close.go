@@ -37,6 +37,32 @@ func (l *Locker) done() {
 	}
 }
 
+// endWithLocker has an Acquire end with the Locker, until forget is called. (It is
+// context.AfterFunc on a ctx of the Locker, for less.)
+func (l *Locker) endWithLocker(cancel *context.CancelCauseFunc) (forget func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed { // since begin: endWaiting may have been there already
+		(*cancel)(lock.ErrClosed)
+	}
+	l.ends[cancel] = struct{}{}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.ends, cancel)
+	}
+}
+
+// endWaiting ends the Acquires that are under way. The Locker is closed: who comes
+// later sees that.
+func (l *Locker) endWaiting() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for cancel := range l.ends {
+		(*cancel)(lock.ErrClosed)
+	}
+}
+
 // idle waits until no work is under way; false: ctx ended before.
 func (l *Locker) idle(ctx context.Context) bool {
 	l.mu.Lock()
@@ -103,7 +129,7 @@ func (l *Locker) Close() error {
 		all = append(all, h)
 	}
 	l.mu.Unlock()
-	l.end(lock.ErrClosed)
+	l.endWaiting()
 	l.renew.stop(ctx)
 
 	c := &closing{ctx: ctx, places: make(chan struct{}, 8)}
@@ -163,7 +189,7 @@ func (l *Locker) Shutdown(ctx context.Context) error {
 		gone = l.allGone
 	}
 	l.mu.Unlock()
-	l.end(lock.ErrClosed)
+	l.endWaiting()
 	var err error
 	if gone != nil {
 		select {

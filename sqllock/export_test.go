@@ -21,7 +21,7 @@ func (l *Locker) Replicate() { l.sql = statementsFor(l.db, true) }
 func (l *Locker) RenewStatement(locks ...*lock.Lock) (string, []any) {
 	var batch []renewal
 	for _, k := range locks {
-		batch = append(batch, renewal{held: &held{name: k.Name(), owner: k.Owner(), token: k.Token()}, ttl: lock.DefaultTTL})
+		batch = append(batch, renewal{held: &held{identity: identity{name: k.Name(), owner: k.Owner()}, token: k.Token()}, ttl: lock.DefaultTTL})
 	}
 	return l.sql.renew(batch)
 }

@@ -76,11 +76,9 @@ func (h *held) extendAlone(ctx context.Context, ttl time.Duration) (time.Time, e
 	v["ttl"] = ttl.Microseconds()
 	begun := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
-		var sent time.Time
 		var c *sqldb.Changed
 		err := sqldb.Retry(ctx, sqldb.Policy{}, func(ctx context.Context) (err error) {
-			sent = time.Now()
-			c, err = l.db.Change(ctx, sqldb.Change{Op: "extend " + h.name, Query: st.query, Args: st.args(v)})
+			c, err = l.change(ctx, sqldb.Change{Op: "extend " + h.name, Query: st.query, Args: st.args(v)})
 			return err
 		})
 		if sqldb.Uncertain(err) {
@@ -90,10 +88,10 @@ func (h *held) extendAlone(ctx context.Context, ttl time.Duration) (time.Time, e
 			return time.Time{}, l.explain(h.name, err)
 		}
 		if c.RowsAffected > 0 {
-			h.sent, h.ttl = sent, ttl
+			h.sent, h.ttl = c.Sent, ttl
 			return h.trusted(), nil
 		}
-		switch _, ours, err := l.settle(ctx, h.name, h.owner); {
+		switch _, ours, err := l.settle(ctx, h.identity); {
 		case err != nil:
 			return time.Time{}, l.explain(h.name, err)
 		case !ours:

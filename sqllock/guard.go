@@ -76,7 +76,7 @@ func (h *held) lostOrStale(ctx context.Context, tx *sqldb.Tx) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if _, ours, err := h.l.settle(bounded, h.name, h.owner); err == nil && !ours {
+	if _, ours, err := h.l.settle(bounded, h.identity); err == nil && !ours {
 		return lock.ErrLost
 	}
 	return &staleError{h.name}

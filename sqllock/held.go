@@ -3,7 +3,6 @@ package sqllock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -11,11 +10,21 @@ import (
 	"github.com/sqlnative/locks/sqldb"
 )
 
+// identity is what a row is known by, and the same as arguments of statements.
+type identity struct {
+	name, owner       string
+	nameArg, ownerArg any
+}
+
+func (l *Locker) identity(name, owner string) identity {
+	return identity{name, owner, l.text(name), l.text(owner)}
+}
+
 // held is a lock that was granted: what [lock.Lock] asks of the strategy.
 type held struct {
-	l           *Locker
-	name, owner string
-	token       int64
+	l *Locker
+	identity
+	token int64
 	atMost      time.Duration // 0: no end but the lease's
 	noRenew     bool
 	handle      *lock.Lock
@@ -100,7 +109,7 @@ func (h *held) finished(now time.Time) bool {
 }
 
 func (h *held) values() values {
-	return values{"name": h.l.text(h.name), "owner": h.l.text(h.owner), "token": h.token}
+	return values{"name": h.nameArg, "owner": h.ownerArg, "token": h.token}
 }
 
 // Lost ends the renewal.
@@ -109,8 +118,7 @@ func (h *held) Lost() {
 	h.l.remove(h)
 }
 
-// Release frees the row. What the database has not answered when ctx ends comes to
-// its end by itself. It is forgotten in any case: nothing renews it any more.
+// Release frees the row. It is forgotten in any case: nothing renews it any more.
 func (h *held) Release(ctx context.Context) error {
 	defer h.l.remove(h)
 	if c := closingOf(ctx); c != nil {
@@ -121,27 +129,9 @@ func (h *held) Release(ctx context.Context) error {
 		ctx = c.ctx
 	}
 	h.l.renew.remove(ctx, h)
-	if h.l.db.Kind() == sqldb.SQLite { // it returns at once by itself, and a goroutine would cost a tenth of the pair
-		return h.l.free(ctx, h.name, h.owner, h.token)
-	}
-	done := make(chan error, 1)
-	h.l.work()
-	go func() {
-		defer h.l.done()
-		done <- h.l.free(ctx, h.name, h.owner, h.token)
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	// Its own words say more, if they come at once.
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(10 * time.Millisecond):
-		return fmt.Errorf("the database has not answered: %w", ctx.Err())
-	}
+	h.l.work() // Close waits for it
+	defer h.l.done()
+	return h.l.free(ctx, h.identity, h.token)
 }
 
 // How long a release that was skipped goes on trying: whoever tries in vain has the
@@ -153,18 +143,18 @@ const (
 )
 
 // free releases by identity, as often as it may help until ctx ends.
-func (l *Locker) free(ctx context.Context, name, owner string, token int64) error {
+func (l *Locker) free(ctx context.Context, id identity, token int64) error {
 	st := l.sql.release
-	v := values{"name": l.text(name), "owner": l.text(owner), "token": token}
+	v := values{"name": id.nameArg, "owner": id.ownerArg, "token": token}
 	unsure := false // a statement without an answer may have freed it
 	var skipped time.Time
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
-		c, err := l.db.Change(ctx, sqldb.Change{Op: "release " + name, Query: st.query, Args: st.args(v)})
+		c, err := l.change(ctx, sqldb.Change{Op: "release " + id.name, Query: st.query, Args: st.args(v), Grace: lock.ReleaseGrace})
 		switch {
 		case err == nil && c.RowsAffected > 0:
 			return nil
 		case err == nil:
-			_, ours, err := l.settle(ctx, name, owner)
+			_, ours, err := l.settle(ctx, id)
 			switch {
 			case err != nil:
 				return err

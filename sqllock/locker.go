@@ -20,20 +20,19 @@ const features = lock.FeatureNoRenew | lock.FeatureAtMost | lock.FeatureHoldAtLe
 // Locker is the lock table of one database. It is safe for concurrent use; a
 // program needs one for each database.
 type Locker struct {
-	db    *sqldb.DB
-	sql   statements
-	base  []lock.Option
-	trace *lock.Trace
-	queue waitq.Queue
-	renew renewer
-
-	life context.Context // ends with Close: waiters give up
-	end  context.CancelCauseFunc
+	db      *sqldb.DB
+	sql     statements
+	base    []lock.Option
+	trace   *lock.Trace
+	noLabel string // what describes this process
+	queue   waitq.Queue
+	renew   renewer
 
 	mu      sync.Mutex
-	closed  bool          // no new work
-	busy    int           // pieces of work under way: Acquires, releases, the renewer
-	calm    chan struct{} // closed when busy is 0, for Close
+	closed  bool                                  // no new work
+	busy    int                                   // pieces of work under way: Acquires, releases, the renewer
+	calm    chan struct{}                         // closed when busy is 0, for Close
+	ends    map[*context.CancelCauseFunc]struct{} // what ends the Acquires under way
 	held    map[*held]struct{}
 	allGone chan struct{}   // closed when held is empty, for Shutdown
 	seen    map[string]seen // what the head of a queue has seen last
@@ -67,8 +66,7 @@ func New(ctx context.Context, db *sqldb.DB, opts ...lock.Option) (*Locker, error
 	if err != nil {
 		return nil, fmt.Errorf("sqllock: asking the server whether it is replicated: %w", err)
 	}
-	l := &Locker{db: db, sql: statementsFor(db, replicated), base: opts, trace: o.Trace, held: map[*held]struct{}{}, seen: map[string]seen{}}
-	l.life, l.end = context.WithCancelCause(context.Background())
+	l := &Locker{db: db, sql: statementsFor(db, replicated), base: opts, trace: o.Trace, noLabel: me(""), held: map[*held]struct{}{}, ends: map[*context.CancelCauseFunc]struct{}{}, seen: map[string]seen{}}
 	l.renew.l, l.renew.locks, l.renew.starting = l, map[*held]struct{}{}, make(chan struct{}, 1)
 	return l, nil
 }
@@ -95,8 +93,16 @@ func replicated(ctx context.Context, db *sqldb.DB) (bool, error) {
 	return on, rows.Err()
 }
 
-// me describes this process to people. Control characters take six characters
-// each in JSON: what would be too long for the column loses the end of its label.
+// me describes this process to people.
+func (l *Locker) me(label string) string {
+	if label == "" {
+		return l.noLabel
+	}
+	return me(label)
+}
+
+// me describes this process. Control characters take six characters each in JSON:
+// what would be too long for the column loses the end of its label.
 func me(label string) string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 // statements are what a Locker says to its database. The SQL stands in one file
 // per database; {name} is an argument.
 type statements struct {
-	// acquire takes the row if it is free and nobody is at it, and answers the token.
-	acquire stmt
+	// acquire takes the row if it is free and nobody is at it, and answers the token;
+	// acquireHold also says until when nobody else gets it, which has passed otherwise.
+	acquire, acquireHold stmt
 	// look reads who holds the row, and for how long, without a lock.
 	look stmt
 	// touch makes the row, free, if it is missing; touchTx does so in the caller's

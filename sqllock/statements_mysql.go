@@ -9,10 +9,15 @@ import (
 
 // mysql: MySQL and MariaDB.
 //
-// An UPDATE whose WHERE is false waits for a row lock on InnoDB all the same. What
-// does not wait is a derived table with LIMIT, FOR UPDATE SKIP LOCKED, joined to the
-// table by STRAIGHT_JOIN, so that it is evaluated first: so everything that must not
-// wait for a guard, which is a shared lock here, is written like that.
+// An UPDATE whose WHERE is false waits for a row lock on InnoDB all the same, and
+// nothing here may wait for a guard, which is a shared lock. So on MariaDB the
+// statement says that it waits for no row lock: error 1205 is a row that was skipped
+// (see Locker.change). MySQL refuses that setting in a hint, and there the row is
+// found by a SELECT .. FOR UPDATE SKIP LOCKED; of the statements that can change what
+// such a SELECT finds, INSERT .. SELECT .. ON DUPLICATE KEY UPDATE is the cheapest: a
+// join with a derived table costs twice as much over the plain UPDATE. It inserts
+// nothing: the row that it has found is locked, and is there. Many rows at once are
+// such a join on both, with LIMIT, so that it is evaluated first, and STRAIGHT_JOIN.
 //
 // SET assigns from left to right: the token is made of the old one first. It comes
 // back in the OK packet, through LAST_INSERT_ID(expr).
@@ -25,33 +30,36 @@ func mysql(kind sqldb.Kind, table string, replicated bool) statements {
 	const epoch = "'1970-01-01 00:00:00.000000'"
 	sql := func(text string) stmt {
 		return compile(kind, strings.NewReplacer("$locks", table, "$now", now, "$epoch", epoch,
-			"$token", "l.token = LAST_INSERT_ID(GREATEST(l.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', "+now+")))",
-			"$plain", "l.token = GREATEST(l.token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', "+now+"))",
+			"$row", table,
+			"$token", table+".token = LAST_INSERT_ID(GREATEST("+table+".token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', "+now+")))",
+			"$plain", table+".token = GREATEST("+table+".token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', "+now+"))",
 			"$free", "expires_at <= "+now+" AND hold_until <= "+now,
 			"$mine", "name = {name} AND slot = 0 AND owner = {owner} AND token = {token} AND expires_at > "+epoch).Replace(text))
 	}
 	// skipping is an UPDATE of the one row that where describes, if nobody is at it.
 	skipping := func(where, set string) stmt {
-		return sql(`UPDATE (SELECT name, slot FROM $locks WHERE ` + where + ` LIMIT 1 FOR UPDATE SKIP LOCKED) d
-STRAIGHT_JOIN $locks l ON l.name = d.name AND l.slot = d.slot
-SET ` + set)
+		if kind == sqldb.MariaDB {
+			return sql("SET STATEMENT innodb_lock_wait_timeout=0 FOR UPDATE $locks SET " + set + "\nWHERE " + where)
+		}
+		return sql("INSERT INTO $locks (name, slot)\nSELECT l.name, l.slot FROM $locks l WHERE " + where + " FOR UPDATE SKIP LOCKED\nON DUPLICATE KEY UPDATE " + set)
 	}
 	in := func(arg string) string { return now + " + INTERVAL {" + arg + "} MICROSECOND" }
 	const left = "TIMESTAMPDIFF(MICROSECOND, " + now + ", GREATEST(expires_at, hold_until))"
 	const free = "name = {name} AND slot = 0 AND $free"
 	const look = `SELECT owner, token, holder, acquired_at, ` + left + ` FROM $locks WHERE name = {name} AND slot = 0`
 	const old = "GREATEST(expires_at, hold_until, COALESCE(freed_at, $epoch)) < $now - INTERVAL {age} MICROSECOND"
+	acquire := "$token, $row.owner = {owner}, $row.acquired_at = $now, $row.expires_at = " + in("ttl") + ", $row.holder = {holder}"
 	s := statements{
-		acquire: skipping(free, "$token, l.owner = {owner}, l.acquired_at = $now, l.freed_at = NULL, l.waited_since = NULL, l.expires_at = "+
-			in("ttl")+", l.hold_until = "+in("hold")+", l.holder = {holder}"),
-		look:      sql(look),
-		touch:     sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}, $now)`),
-		touchTx:   sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}, $now) ON DUPLICATE KEY UPDATE slot = slot`),
-		settle:    sql(`SELECT token FROM $locks WHERE name = {name} AND slot = 0 AND owner = {owner} AND expires_at > $epoch`),
-		release:   skipping("$mine", "l.expires_at = $epoch, l.freed_at = $now"),
-		releaseTx: sql(`UPDATE $locks SET expires_at = $epoch, freed_at = $now WHERE $mine`),
-		extend:    skipping("$mine", "l.expires_at = "+in("ttl")),
-		guard:     sql(`SELECT owner, token FROM $locks WHERE $mine LOCK IN SHARE MODE`),
+		acquire:     skipping(free, acquire),
+		acquireHold: skipping(free, acquire+", $row.hold_until = "+in("hold")),
+		look:        sql(look),
+		touch:       sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}, $now)`),
+		touchTx:     sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}, $now) ON DUPLICATE KEY UPDATE slot = slot`),
+		settle:      sql(`SELECT token FROM $locks WHERE name = {name} AND slot = 0 AND owner = {owner} AND expires_at > $epoch`),
+		release:     skipping("$mine", "$row.expires_at = $epoch, $row.freed_at = $now"),
+		releaseTx:   sql(`UPDATE $locks SET expires_at = $epoch, freed_at = $now WHERE $mine`),
+		extend:      skipping("$mine", "$row.expires_at = "+in("ttl")),
+		guard:       sql(`SELECT owner, token FROM $locks WHERE $mine LOCK IN SHARE MODE`),
 		// What a plain read of the transaction shows: if it is not what the locking read
 		// showed, the transaction's snapshot is from before the lock was had.
 		snapshot:  sql(`SELECT owner, token FROM $locks WHERE $mine`),
@@ -59,11 +67,11 @@ SET ` + set)
 		tryTx:     sql(look + ` FOR UPDATE SKIP LOCKED`),
 		versionTx: sql(`SELECT token, CAST(expires_at AS CHAR) FROM $locks WHERE name = {name} AND slot = 0`),
 		// No LAST_INSERT_ID: it would stay in the caller's session.
-		takeTx: sql(`UPDATE $locks l SET $plain, l.owner = NULL, l.acquired_at = $now, l.freed_at = $now, l.expires_at = $epoch, l.waited_since = NULL, l.holder = {holder}
+		takeTx: sql(`UPDATE $locks SET $plain, owner = NULL, acquired_at = $now, freed_at = $now, expires_at = $epoch, waited_since = NULL, holder = {holder}
 WHERE ` + free),
 		list: sql(`SELECT name, owner, token, holder, acquired_at, ` + left + ` FROM $locks WHERE slot = 0 AND NOT ($free) ORDER BY name`),
 		force: skipping("name = {name} AND slot = 0 AND token = {token} AND NOT ($free)",
-			"$plain, l.owner = NULL, l.expires_at = $epoch, l.hold_until = $epoch, l.freed_at = $now"),
+			"$plain, $row.owner = NULL, $row.expires_at = $epoch, $row.hold_until = $epoch, $row.freed_at = $now"),
 		// A search that locks would lock all that it passes, and the gaps between, until
 		// the statement ends: so the search only reads.
 		gc: sql(`SELECT name, slot FROM $locks WHERE ` + old + ` LIMIT ` + strconv.Itoa(gcBatch)),

@@ -42,21 +42,24 @@ func postgres(table string) statements {
 UPDATE $locks l SET owner = NULL, token = $token, acquired_at = $now, freed_at = $now, expires_at = $epoch, waited_since = NULL, holder = {holder}::text
 FROM free WHERE l.name = free.name AND l.slot = free.slot RETURNING l.token`)
 	}
+	acquire := func(hold string) stmt {
+		return sql(`WITH ` + durable + `, free AS (
+	SELECT l.name, l.slot FROM $locks l, durable
+	WHERE l.name = {name}::text AND l.slot = 0 AND $free FOR UPDATE OF l SKIP LOCKED)
+UPDATE $locks l SET owner = {owner}::text, token = $token, acquired_at = $now, expires_at = ` + in("ttl") + `, holder = {holder}::text` + hold + `
+FROM free WHERE l.name = free.name AND l.slot = free.slot
+RETURNING l.token`)
+	}
 	const batch = "jsonb_to_recordset($1::jsonb) AS m(name text, owner text, token bigint, ttl bigint, most bigint)"
 	mine := "l.name = m.name AND l.slot = 0 AND l.owner = m.owner AND l.token = m.token AND l.expires_at > 'epoch'"
 	return statements{
-		returning: true,
-		acquire: sql(`WITH ` + durable + `, free AS (
-	SELECT l.name, l.slot FROM $locks l, durable
-	WHERE l.name = {name}::text AND l.slot = 0 AND $free FOR UPDATE OF l SKIP LOCKED)
-UPDATE $locks l SET owner = {owner}::text, token = $token, acquired_at = $now, freed_at = NULL, waited_since = NULL,
-	expires_at = ` + in("ttl") + `, hold_until = ` + in("hold") + `, holder = {holder}::text
-FROM free WHERE l.name = free.name AND l.slot = free.slot
-RETURNING l.token`),
-		look:    sql(`SELECT l.owner, l.token, l.holder, l.acquired_at, ` + left + ` FROM $locks l WHERE l.name = {name}::text AND l.slot = 0`),
-		touch:   sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}::text, $now) ON CONFLICT (name, slot) DO NOTHING`),
-		touchTx: sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}::text, $now) ON CONFLICT (name, slot) DO NOTHING`),
-		settle:  sql(`SELECT l.token FROM $locks l WHERE l.name = {name}::text AND l.slot = 0 AND l.owner = {owner}::text AND l.expires_at > $epoch`),
+		returning:   true,
+		acquire:     acquire(""),
+		acquireHold: acquire(", hold_until = " + in("hold")),
+		look:        sql(`SELECT l.owner, l.token, l.holder, l.acquired_at, ` + left + ` FROM $locks l WHERE l.name = {name}::text AND l.slot = 0`),
+		touch:       sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}::text, $now) ON CONFLICT (name, slot) DO NOTHING`),
+		touchTx:     sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}::text, $now) ON CONFLICT (name, slot) DO NOTHING`),
+		settle:      sql(`SELECT l.token FROM $locks l WHERE l.name = {name}::text AND l.slot = 0 AND l.owner = {owner}::text AND l.expires_at > $epoch`),
 		release: sql(`WITH soft AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
 UPDATE $locks l SET expires_at = $epoch, freed_at = $now FROM soft
 WHERE l.name = {name}::text AND l.slot = 0 AND l.owner = {owner}::text AND l.token = {token}::bigint AND l.expires_at > $epoch`),

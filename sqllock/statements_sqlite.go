@@ -24,18 +24,21 @@ func sqlite(table string) statements {
 WHERE name = {name} AND slot = 0 AND $free RETURNING token`)
 	const batch = "(SELECT value ->> 'name' AS name, value ->> 'owner' AS owner, value ->> 'token' AS token, value ->> 'ttl' AS ttl, value ->> 'most' AS most FROM json_each(?1)) m"
 	const mine = "l.name = m.name AND l.slot = 0 AND l.owner = m.owner AND l.token = m.token AND l.expires_at > 0"
+	acquire := func(hold string) stmt {
+		return sql(`UPDATE $locks SET owner = {owner}, token = $token, acquired_at = $now, expires_at = $now + {ttl}, holder = {holder}` + hold + `
+WHERE name = {name} AND slot = 0 AND $free RETURNING token`)
+	}
 	return statements{
-		returning: true,
-		acquire: sql(`UPDATE $locks SET owner = {owner}, token = $token, acquired_at = $now, freed_at = NULL, waited_since = NULL,
-	expires_at = $now + {ttl}, hold_until = $now + {hold}, holder = {holder}
-WHERE name = {name} AND slot = 0 AND $free RETURNING token`),
-		look:      sql(`SELECT owner, token, holder, acquired_at, ` + left + ` FROM $locks WHERE name = {name} AND slot = 0`),
-		touch:     sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}, $now) ON CONFLICT (name, slot) DO NOTHING`),
-		touchTx:   sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}, $now) ON CONFLICT (name, slot) DO NOTHING`),
-		settle:    sql(`SELECT token FROM $locks WHERE name = {name} AND slot = 0 AND owner = {owner} AND expires_at > 0`),
-		release:   sql(`UPDATE $locks SET expires_at = 0, freed_at = $now WHERE $mine`),
-		releaseTx: sql(`UPDATE $locks SET expires_at = 0, freed_at = $now WHERE $mine`),
-		extend:    sql(`UPDATE $locks SET expires_at = $now + {ttl} WHERE $mine`),
+		returning:   true,
+		acquire:     acquire(""),
+		acquireHold: acquire(", hold_until = $now + {hold}"),
+		look:        sql(`SELECT owner, token, holder, acquired_at, ` + left + ` FROM $locks WHERE name = {name} AND slot = 0`),
+		touch:       sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}, $now) ON CONFLICT (name, slot) DO NOTHING`),
+		touchTx:     sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}, $now) ON CONFLICT (name, slot) DO NOTHING`),
+		settle:      sql(`SELECT token FROM $locks WHERE name = {name} AND slot = 0 AND owner = {owner} AND expires_at > 0`),
+		release:     sql(`UPDATE $locks SET expires_at = 0, freed_at = $now WHERE $mine`),
+		releaseTx:   sql(`UPDATE $locks SET expires_at = 0, freed_at = $now WHERE $mine`),
+		extend:      sql(`UPDATE $locks SET expires_at = $now + {ttl} WHERE $mine`),
 		// A SELECT pins nothing against a writer of the write-ahead log: the guard
 		// writes, and so has the one lock until the transaction ends.
 		guardWrite: sql(`UPDATE $locks SET owner = owner WHERE $mine`),

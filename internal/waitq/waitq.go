@@ -11,30 +11,43 @@ import (
 // Queue has one line of waiters for each name. Its zero value is ready.
 type Queue struct {
 	mu    sync.Mutex
-	lines map[string][]chan struct{}
+	lines map[string][]*place
+}
+
+// place is one waiter's place in a line.
+type place struct {
+	q    *Queue
+	name string
+	head chan struct{} // closed when it comes to the head; nil: it has been there from the start
 }
 
 // Enter waits until the caller is at the head of the line for name, or ctx ends,
 // which it returns. leave lets the next one go ahead; it is safe to call twice.
 func (q *Queue) Enter(ctx context.Context, name string) (leave func(), err error) {
-	head := make(chan struct{})
+	p := &place{q: q, name: name}
 	q.mu.Lock()
 	if q.lines == nil {
-		q.lines = map[string][]chan struct{}{}
+		q.lines = map[string][]*place{}
 	}
-	q.lines[name] = append(q.lines[name], head)
-	if len(q.lines[name]) == 1 {
-		close(head)
+	line := append(q.lines[name], p)
+	q.lines[name] = line
+	if len(line) > 1 {
+		p.head = make(chan struct{})
 	}
 	q.mu.Unlock()
-
-	leave = sync.OnceFunc(func() { q.leave(name, head) })
+	if p.head == nil {
+		if err := ctx.Err(); err != nil {
+			p.leave()
+			return nil, err
+		}
+		return p.leave, nil
+	}
 	select {
-	case <-head:
-		return leave, nil
+	case <-p.head:
+		return p.leave, nil
 	case <-ctx.Done():
 		// It may have come to the head just now: leave hands that on.
-		leave()
+		p.leave()
 		return nil, ctx.Err()
 	}
 }
@@ -46,23 +59,24 @@ func (q *Queue) Len(name string) int {
 	return len(q.lines[name])
 }
 
-func (q *Queue) leave(name string, who chan struct{}) {
+// leave takes it out of its line; a second time it is not there any more.
+func (p *place) leave() {
+	q := p.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	line := q.lines[name]
-	for i, c := range line {
-		if c != who {
+	line := q.lines[p.name]
+	for i, who := range line {
+		if who != p {
 			continue
 		}
 		line = append(line[:i], line[i+1:]...)
-		switch {
-		case len(line) == 0:
-			delete(q.lines, name) // a name that nobody waits for costs nothing
-		default:
-			q.lines[name] = line
-			if i == 0 {
-				close(line[0])
-			}
+		if len(line) == 0 {
+			delete(q.lines, p.name) // a name that nobody waits for costs nothing
+			return
+		}
+		q.lines[p.name] = line
+		if i == 0 {
+			close(line[0].head)
 		}
 		return
 	}

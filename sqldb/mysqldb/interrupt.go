@@ -3,6 +3,8 @@ package mysqldb
 import (
 	"context"
 	"database/sql"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -15,7 +17,11 @@ import (
 // privilege. The connection id could be asked for beforehand, but that is a round
 // trip for every statement, and this one is for the few whose ctx ends.
 func interrupter(db *sql.DB, _ *sql.Conn) (string, func(ctx context.Context) error) {
-	mark := fmt.Sprintf("/* sqllock %016x */ ", rand.Uint64())
+	var id [8]byte
+	binary.BigEndian.PutUint64(id[:], rand.Uint64())
+	buf := make([]byte, 0, len("/* sqllock 0123456789abcdef */ "))
+	buf = append(hex.AppendEncode(append(buf, "/* sqllock "...), id[:]), " */ "...)
+	mark := string(buf)
 	return mark, func(ctx context.Context) error {
 		ids, err := find(ctx, db, mark)
 		if err != nil {

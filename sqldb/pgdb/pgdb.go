@@ -46,7 +46,9 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts ...sqldb.Option) (*sqldb.
 // not be told from one that died under a statement: then [sqldb.DB.Change] and
 // [sqldb.DB.InTx] answer an [sqldb.UncertainError] where pgx's would just take
 // another connection. And a statement is ended by a second connection of the same
-// pool: with none free, the caller waits for [sqldb.Bound].
+// pool: with none free, the caller waits for [sqldb.Bound]. Such a driver need not
+// return when a ctx ends while the server is silent: then its call is left to a
+// goroutine, which keeps the connection until the driver gives it up.
 //
 // db.Tx takes a *sql.Tx and what wraps one, and a pgx.Tx.
 func SQL(ctx context.Context, db *sql.DB, opts ...sqldb.Option) (*sqldb.DB, error) {
@@ -54,10 +56,14 @@ func SQL(ctx context.Context, db *sql.DB, opts ...sqldb.Option) (*sqldb.DB, erro
 		return nil, errors.New("pgdb: the *sql.DB is nil")
 	}
 	_, isPgx := db.Driver().(*stdlib.Driver)
-	return open(ctx, throughSQL{std.New(db, std.Options{
+	drv := throughSQL{std.New(db, std.Options{
 		Name: "pgdb", Interrupt: interrupter, Native: native, RolledBack: rolledBackByServer,
 		VagueBadConn: !isPgx, // lib/pq's is an EOF at any moment, and every FATAL
-	})}, opts)
+	})}
+	if !isPgx {
+		return open(ctx, throughDeaf{drv}, opts)
+	}
+	return open(ctx, drv, opts)
 }
 
 // inspect asks what every promise here depends on, in one round trip.

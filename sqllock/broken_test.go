@@ -1,0 +1,134 @@
+package sqllock_test
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sqlnative/locks/internal/dbtest"
+	"github.com/sqlnative/locks/lock"
+	"github.com/sqlnative/locks/sqldb"
+)
+
+// breaking is a driver whose connections break, for as many statements as left
+// says: before they reach the database, or, with after, behind it.
+type breaking struct {
+	sqldb.Driver
+	left  *atomic.Int64
+	after bool
+}
+
+type breakingConn struct {
+	sqldb.DriverConn
+	b breaking
+}
+
+type breakingTx struct {
+	sqldb.DriverTx
+	b breaking
+}
+
+func (b breaking) breaks() bool {
+	for {
+		n := b.left.Load()
+		if n == 0 {
+			return false
+		}
+		if b.left.CompareAndSwap(n, n-1) {
+			return true
+		}
+	}
+}
+
+func (b breaking) Query(ctx context.Context, query string, args []any) (sqldb.DriverRows, error) {
+	if b.breaks() {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return b.Driver.Query(ctx, query, args)
+}
+
+func (b breaking) Conn(ctx context.Context) (sqldb.DriverConn, error) {
+	c, err := b.Driver.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return breakingConn{c, b}, nil
+}
+
+func (c breakingConn) Begin(ctx context.Context, o sqldb.TxOptions) (sqldb.DriverTx, error) {
+	tx, err := c.DriverConn.Begin(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return breakingTx{tx, c.b}, nil
+}
+
+func (c breakingConn) Exec(ctx context.Context, query string, args []any) (sqldb.Result, error) {
+	if !c.b.breaks() {
+		return c.DriverConn.Exec(ctx, query, args)
+	}
+	if c.b.after {
+		_, _ = c.DriverConn.Exec(ctx, query, args)
+	}
+	return sqldb.Result{}, io.ErrUnexpectedEOF
+}
+
+func (c breakingConn) Query(ctx context.Context, query string, args []any) (sqldb.DriverRows, error) {
+	if !c.b.breaks() {
+		return c.DriverConn.Query(ctx, query, args)
+	}
+	if c.b.after {
+		if rows, err := c.DriverConn.Query(ctx, query, args); err == nil {
+			for rows.Next() {
+				_ = rows.Err()
+			}
+			_ = rows.Close()
+		}
+	}
+	return nil, io.ErrUnexpectedEOF
+}
+
+// On SQLite a statement runs between BEGIN and COMMIT: what breaks is COMMIT.
+func (t breakingTx) Commit(ctx context.Context) error {
+	if !t.b.breaks() {
+		return t.DriverTx.Commit(ctx)
+	}
+	if t.b.after {
+		_ = t.DriverTx.Commit(ctx)
+	}
+	return io.ErrUnexpectedEOF
+}
+
+// Connections that a restart of the server has broken cost an Acquire nothing but
+// another try, whether or not the statement was carried out; a database that stays
+// away is told.
+func TestConnectionsBreak(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		table(t, db)
+		for _, after := range []bool{false, true} {
+			for _, opt := range []lock.Option{lock.Try(), lock.Wait(20 * time.Second)} {
+				var left atomic.Int64
+				l := locker(t, db.Wrap(func(d sqldb.Driver) sqldb.Driver { return breaking{d, &left, after} }))
+				release(t, must(t, l, "job"))
+				left.Store(3)
+				k, err := l.Acquire(t.Context(), "job", opt)
+				if err != nil {
+					t.Fatalf("after=%v: %v", after, err)
+				}
+				if n := left.Load(); n != 0 && !after { // with after, the settlement is broken as well, and then the rest of them
+					t.Errorf("%d statements have not broken", n)
+				}
+				left.Store(0)
+				release(t, k)
+
+				left.Store(1 << 20)
+				if got, err := l.Acquire(t.Context(), "job", opt); err == nil || got != nil {
+					t.Errorf("after=%v: it got a lock from a database that is away", after)
+				}
+				left.Store(0)
+			}
+		}
+	})
+}
