@@ -24,12 +24,12 @@ func (l *Locker) identity(name, owner string) identity {
 type held struct {
 	l *Locker
 	identity
-	token int64
-	atMost      time.Duration // 0: no end but the lease's
-	noRenew     bool
-	handle      *lock.Lock
-	ctrl        *lock.Controller
-	trace       *lock.Trace
+	token   int64
+	atMost  time.Duration // 0: no end but the lease's
+	noRenew bool
+	handle  *lock.Lock
+	ctrl    *lock.Controller
+	trace   *lock.Trace
 
 	// first is when the grant was sent.
 	first time.Time

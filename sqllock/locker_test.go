@@ -40,7 +40,7 @@ func locker(t testing.TB, db *sqldb.DB, opts ...lock.Option) *sqllock.Locker {
 func TestSmoke(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
 		ctx := t.Context()
-		a := table(t, db, lock.TTL(300*time.Millisecond))
+		a := table(t, db, lock.TTL(600*time.Millisecond))
 		b := locker(t, db.Another(t).DB)
 		l, err := a.Acquire(ctx, "job", lock.Label("me"))
 		if err != nil {
@@ -53,7 +53,7 @@ func TestSmoke(t *testing.T) {
 		}
 		t.Log(err)
 		begun := time.Now()
-		_, err = b.Acquire(ctx, "job", lock.Wait(900*time.Millisecond)) // three TTLs: it is renewed
+		_, err = b.Acquire(ctx, "job", lock.Wait(1800*time.Millisecond)) // three TTLs: it is renewed
 		if !errors.Is(err, lock.ErrHeld) || l.Err() != nil {
 			t.Fatalf("after %v: %v, %v", time.Since(begun), err, l.Err())
 		}

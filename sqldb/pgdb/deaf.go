@@ -20,13 +20,57 @@ const deafGrace = 100 * time.Millisecond
 // back. Of what the caller's own transactions do, nothing changes.
 type throughDeaf struct{ throughSQL }
 
-// Conn takes a connection out of the pool.
+// Conn takes a connection out of the pool. Making one is such a call as well.
 func (d throughDeaf) Conn(ctx context.Context) (sqldb.DriverConn, error) {
-	c, err := d.throughSQL.Conn(ctx)
+	type made struct {
+		c   sqldb.DriverConn
+		err error
+	}
+	got := make(chan made, 1)
+	back, err := leave(ctx, func() error {
+		c, err := d.throughSQL.Conn(ctx)
+		got <- made{c, err}
+		return err
+	})
+	if back != nil {
+		go func() {
+			<-back
+			if m := <-got; m.err == nil {
+				_ = m.c.Close(false)
+			}
+		}()
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &deafConn{DriverConn: c}, nil
+	return &deafConn{DriverConn: (<-got).c}, nil
+}
+
+// leave runs a call of the driver, and leaves it some time after ctx has ended: then
+// back is closed when it has come back.
+func leave(ctx context.Context, call func() error) (back chan struct{}, err error) {
+	if ctx.Done() == nil {
+		return nil, call()
+	}
+	done := make(chan error, 1)
+	back = make(chan struct{})
+	go func() {
+		defer close(back)
+		done <- call()
+	}()
+	select {
+	case err := <-done:
+		return nil, err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(deafGrace)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return nil, err
+	case <-timer.C:
+		return back, fmt.Errorf("pgdb: the driver has not come back: %w", ctx.Err())
+	}
 }
 
 // Exec runs a statement on any connection.
@@ -59,34 +103,19 @@ type deafConn struct {
 	left chan struct{} // closed when the call that was left has come back; nil: none was
 }
 
-// attend runs one call of the driver, and leaves it when ctx has ended.
-func (c *deafConn) attend(ctx context.Context, call func() error) error {
-	switch {
-	case c.left != nil:
+// attend runs one call of the driver, unless another was left.
+func (c *deafConn) attend(ctx context.Context, call func() error) (err error) {
+	if c.left != nil {
 		return fmt.Errorf("pgdb: the connection has not answered the statement before: %w", errBroken)
-	case ctx.Done() == nil:
-		return call()
 	}
-	done := make(chan error, 1)
-	back := make(chan struct{})
-	go func() {
-		defer close(back)
-		done <- call()
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	timer := time.NewTimer(deafGrace)
-	defer timer.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-timer.C:
-		c.left = back
-		return fmt.Errorf("pgdb: the driver has not come back: %w", ctx.Err())
-	}
+	c.left, err = leave(ctx, call)
+	return err
+}
+
+// Interrupt asks for it through the pool, with the same driver.
+func (c *deafConn) Interrupt(ctx context.Context) error {
+	_, err := leave(ctx, func() error { return c.DriverConn.Interrupt(ctx) })
+	return err
 }
 
 // errBroken is a connection whose state nobody knows.
