@@ -29,14 +29,14 @@ func TestCancelledAcquireLeavesNothing(t *testing.T) {
 		var granted, refused atomic.Int64
 		p.Latency(200 * time.Microsecond)
 		p.Faults(func() bool { return rand.N(400) == 0 })
-		until := time.Now().Add(3 * time.Second)
+		until, last := time.Now().Add(3*time.Second), time.Now().Add(20*time.Second)
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
-				for time.Now().Before(until) {
+				for time.Now().Before(until) || granted.Load() == 0 && time.Now().Before(last) {
 					n := rand.N(names)
 					// Some end while the connection is made, some while the statement runs, some never.
-					ctx, cancel := context.WithTimeout(t.Context(), rand.N([]time.Duration{10 * time.Millisecond, 300 * time.Millisecond}[rand.N(2)]))
+					ctx, cancel := context.WithTimeout(t.Context(), rand.N([]time.Duration{10 * time.Millisecond, 300 * time.Millisecond, 3 * time.Second}[rand.N(3)]))
 					l, err := a.Acquire(ctx, fmt.Sprint("name ", n))
 					if err != nil {
 						refused.Add(1)

@@ -17,7 +17,7 @@ import (
 func TestManyTriesKeepNothingFromTheHolder(t *testing.T) {
 	each(t, sqldb.Kinds(), func(t *testing.T, fresh *dbtest.DB) {
 		var stats lock.Stats
-		l := locker(t, fresh.DB, lock.TTL(2*time.Second), lock.WithTrace(stats.Trace()))
+		l := locker(t, fresh.DB, lock.TTL(4*time.Second), lock.WithTrace(stats.Trace()))
 		other := locker(t, fresh.Another(t).DB)
 		var stop atomic.Bool
 		var tries atomic.Int64
@@ -46,7 +46,7 @@ func TestManyTriesKeepNothingFromTheHolder(t *testing.T) {
 		select {
 		case <-mine.Done():
 			t.Error(mine.Err())
-		case <-time.After(3 * time.Second):
+		case <-time.After(6 * time.Second):
 		}
 		release(t, mine)
 		t.Logf("%d tries, %d renewals, %d that were skipped", tries.Load(), stats.Renewed.Load(), stats.RenewFailed.Load())
