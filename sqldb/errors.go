@@ -18,6 +18,10 @@ import (
 // statement only: the transaction must be rolled back before it is tried again,
 // as [Retry] demands of its function.
 //
+// An error that is no server's can say so of itself, by a method RetryTx() bool: a
+// version that was changed by somebody else is nothing that a server would call an
+// error, and yet a transaction that reads the row again may succeed.
+//
 // An error that is [Uncertain] is never retryable.
 func Retryable(err error) bool {
 	if err == nil || Uncertain(err) {
@@ -27,7 +31,8 @@ func Retryable(err error) bool {
 	case Deadlock, Serialization, LockTimeout:
 		return true
 	}
-	return false
+	var own interface{ RetryTx() bool }
+	return errors.As(err, &own) && own.RetryTx()
 }
 
 // UncertainError is an error behind which a change may have been applied, or may

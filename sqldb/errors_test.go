@@ -20,6 +20,12 @@ type marked struct{ error }
 func (marked) NotApplied() bool { return true }
 func (m marked) Unwrap() error  { return m.error }
 
+// saysRetry is an error that says of itself whether another transaction may succeed.
+type saysRetry bool
+
+func (saysRetry) Error() string   { return "a conflict" }
+func (s saysRetry) RetryTx() bool { return bool(s) }
+
 func TestUncertain(t *testing.T) {
 	deadlock := &pgconn.PgError{Code: "40P01"}
 	for name, c := range map[string]struct {
@@ -47,6 +53,11 @@ func TestUncertain(t *testing.T) {
 		"gave up on a deadlock":        {&sqldb.RetryError{Attempts: 2, Err: deadlock}, false, true},
 		"a deadlock, then the ctx":     {errors.Join(context.Canceled, deadlock), false, true},
 		"a lost connection beside ctx": {errors.Join(context.Canceled, io.ErrUnexpectedEOF), true, false},
+		"an error that says yes":       {saysRetry(true), false, true},
+		"one that says no":             {saysRetry(false), false, false},
+		"one that says yes, wrapped":   {fmt.Errorf("x: %w", saysRetry(true)), false, true},
+		"one that says yes, in doubt":  {&sqldb.UncertainError{Op: "commit", Err: saysRetry(true)}, true, false},
+		"one that says no, a deadlock": {errors.Join(saysRetry(false), deadlock), false, true},
 	} {
 		if got := sqldb.Uncertain(c.err); got != c.uncertain {
 			t.Errorf("%s: Uncertain %v", name, got)
