@@ -11,7 +11,9 @@ type Locker interface {
 	// and the grant is given back.
 	//
 	// A wait that ends without the lock is a [*HeldError] (errors.Is ErrHeld), and
-	// matches ctx's error too if that is what ended it.
+	// matches ctx's error too if that is what ended it. If the database has not
+	// answered by then who holds the lock, nobody need hold it: then the error is
+	// ctx's, or that of the database, and no HeldError.
 	Acquire(ctx context.Context, name string, opts ...Option) (*Lock, error)
 	// Close releases what is held, which takes at most 5 s for all of it; what could
 	// not be released is left to its TTL. Acquire then answers [ErrClosed].

@@ -132,3 +132,32 @@ func TestConnectionsBreak(t *testing.T) {
 		}
 	})
 }
+
+// An Extend without an answer may still be carried out, after a later one. The
+// interleaving: a short lease is asked for, and the answer does not come; a long one
+// is asked for, and granted; a server that was paused carries out the first. So the
+// long one is not trusted for longer than the short one, though the row says more.
+func TestExtendWithoutAnswer(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		other := table(t, db)
+		var left atomic.Int64
+		l := locker(t, db.Wrap(func(d sqldb.Driver) sqldb.Driver { return breaking{d, &left, false} }))
+		k := must(t, l, "job", lock.NoRenew(), lock.TTL(time.Minute))
+		left.Store(1)
+		if err := k.Extend(t.Context(), 2*time.Second); !sqldb.Uncertain(err) {
+			t.Fatalf("Extend without an answer: %v", err)
+		}
+		if err := k.Extend(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-k.Done():
+		case <-time.After(20 * time.Second):
+			t.Fatal("the long lease is trusted, beside a short one that may still be given")
+		}
+		if held := refused(t, other, "job"); held.Left < 30*time.Second {
+			t.Errorf("the row's lease has %v left: the test tests nothing", held.Left)
+		}
+		_ = k.Release(t.Context())
+	})
+}
