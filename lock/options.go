@@ -56,6 +56,7 @@ type Options struct {
 	Trace *Trace
 
 	features Features
+	own      []own
 }
 
 // Forever is the Wait of an Acquire that only its ctx ends.
@@ -190,9 +191,15 @@ func Collect(strategy string, supported Features, base, opts []Option) (Options,
 		}
 	}
 	for f, name := range featureNames {
+		if o.features&^supported == 0 {
+			break
+		}
 		if o.features&f != 0 && supported&f == 0 {
 			return o, fmt.Errorf("lock: %s cannot honour the option %s: %w", strategy, name, errors.ErrUnsupported)
 		}
+	}
+	if err := o.foreign(strategy); err != nil {
+		return o, err
 	}
 	if o.AtMost > 0 && o.HoldAtLeast > o.AtMost {
 		return o, fmt.Errorf("%w: %s: HoldAtLeast (%v) is longer than AtMost (%v)", ErrInvalid, strategy, o.HoldAtLeast, o.AtMost)

@@ -247,6 +247,12 @@ func (c *Conn) QueryRow(ctx context.Context, query string, args ...any) *Row {
 	return &Row{rows: rows, err: err}
 }
 
+// Interrupt asks the server to end the statement that runs on this connection just
+// now, as [DB.Change] does when its ctx ends. It may arrive after that statement has
+// ended, and meet the next one: discard the connection then. It must not be called
+// once Close or Discard was.
+func (c *Conn) Interrupt(ctx context.Context) error { return c.drv.Interrupt(ctx) }
+
 // Close gives the connection back to the pool.
 func (c *Conn) Close() error { return c.drv.Close(false) }
 

@@ -81,6 +81,6 @@ func inputOptions(c *check) {
 			}
 		})
 	}
-	got := c.acquire(l, c.name, lock.TTL(lock.MinTTL), lock.Wait(time.Hour), lock.Label(strings.Repeat("ö", lock.MaxLabel/2)), lock.WithTrace(nil), lock.Label(""))
+	got := c.acquire(l, c.name, lock.TTL(max(lock.MinTTL, c.s.MinTTL)), lock.Wait(time.Hour), lock.Label(strings.Repeat("ö", lock.MaxLabel/2)), lock.WithTrace(nil), lock.Label(""))
 	_ = got.Release(c.ctx())
 }

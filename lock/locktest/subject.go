@@ -45,6 +45,8 @@ type Subject struct {
 
 	// TTL is the shortest lease that the suite may ask for. Default 400 ms.
 	TTL time.Duration
+	// MinTTL is the shortest TTL that the strategy takes. Default [lock.MinTTL].
+	MinTTL time.Duration
 	// Skip names cases that are left out, and says why.
 	Skip map[string]string
 	// Only names groups ("Guard") or cases ("Lease/Renewed") to which the suite keeps:
@@ -88,6 +90,9 @@ func Run(t *testing.T, s Subject) {
 	}
 	if s.TTL == 0 {
 		s.TTL = 400 * time.Millisecond
+	}
+	if s.MinTTL == 0 {
+		s.MinTTL = lock.MinTTL
 	}
 	known := map[string]bool{}
 	groups := map[string]bool{}

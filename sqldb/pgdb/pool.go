@@ -169,6 +169,10 @@ func (t transaction) Nested() bool {
 	return false
 }
 
+// InTransaction reports whether the server was in a transaction when it last
+// answered. It is asked after a statement that t has run.
+func (t transaction) InTransaction() bool { return t.tx.Conn().PgConn().TxStatus() != 'I' }
+
 // pgxPath is pgx's import path, as reflection tells it.
 var pgxPath = reflect.TypeFor[pgx.TxOptions]().PkgPath()
 

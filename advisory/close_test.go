@@ -1,0 +1,153 @@
+package advisory_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sqlnative/locks/advisory"
+	"github.com/sqlnative/locks/internal/dbtest"
+	"github.com/sqlnative/locks/lock"
+)
+
+// Close gives everything back: locks, waits, connections. (What runs on is found by
+// TestMain.)
+func TestClose(t *testing.T) {
+	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		other := locker(t, db.DB)
+		theirs := must(t, other, "theirs")
+		l, err := advisory.New(t.Context(), db.DB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mine := must(t, l, "mine")
+		waits := acquiring(t, t.Context(), db, l, "theirs")
+		before := out(db)
+		if err := l.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if err := <-waits; !errors.Is(err, lock.ErrClosed) {
+			t.Errorf("who waited: %v", err)
+		}
+		if err := mine.Err(); !errors.Is(err, lock.ErrReleased) {
+			t.Errorf("who held: %v", err)
+		}
+		// The other one's, and what pgx is closing in the background.
+		eventually(t, "its connections are back", func() bool { return out(db) < before && out(db) <= 1 })
+		release(t, must(t, other, "mine", lock.Try()))
+		eventually(t, "nobody waits in the server", func() bool { return waitersOf(t, db, "theirs") == 0 })
+		release(t, theirs)
+	})
+}
+
+// Shutdown waits until what is held is released, and keeps it until then.
+func TestShutdown(t *testing.T) {
+	t.Parallel()
+	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		const ttl = time.Second
+		l, err := advisory.New(t.Context(), db.DB, lock.TTL(ttl))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := must(t, l, "last")
+		done := make(chan error, 1)
+		go func() { done <- l.Shutdown(t.Context()) }()
+		eventually(t, "no new work is taken", func() bool {
+			_, err := l.Acquire(t.Context(), "new", lock.Try())
+			return errors.Is(err, lock.ErrClosed)
+		})
+		time.Sleep(2 * ttl)
+		if err := got.Err(); err != nil {
+			t.Errorf("during Shutdown: %v", err)
+		}
+		select {
+		case err := <-done:
+			t.Fatalf("Shutdown did not wait: %v", err)
+		default:
+		}
+		release(t, got)
+		if err := <-done; err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+
+		l, err = advisory.New(t.Context(), db.DB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = must(t, l, "last")
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if err := l.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Shutdown whose ctx ends: %v", err)
+		}
+		if err := got.Err(); !errors.Is(err, lock.ErrReleased) {
+			t.Errorf("after it: %v", err)
+		}
+	})
+}
+
+// Close ends within its bound when the server does not answer, and leaves nothing
+// running: the connections are closed.
+func TestCloseWithoutAServer(t *testing.T) {
+	t.Parallel()
+	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		line := &wire{}
+		l, err := advisory.New(t.Context(), db.Wrap(line.wrap))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := must(t, l, "silent")
+		line.set(paused)
+		begun := time.Now()
+		err = l.Close()
+		if took := time.Since(begun); took > lock.ReleaseBound+5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		t.Logf("Close: %v", err)
+		if got.Err() == nil {
+			t.Error("its holder was not told")
+		}
+		eventually(t, "no connection is out of the pool", func() bool { return out(db) == 0 })
+		line.set(whole)
+		release(t, must(t, locker(t, db.DB), "silent", lock.Wait(20*time.Second)))
+	})
+}
+
+// A ctx that ends while the server does not answer returns at once, whatever is under
+// way: a try beside other locks, which stay trusted, or a release.
+func TestSilenceAndCtx(t *testing.T) {
+	t.Parallel()
+	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		for _, beside := range []bool{true, false} {
+			line := &wire{}
+			l := locker(t, db.Wrap(line.wrap), advisory.Connections(1))
+			var kept *lock.Lock
+			if beside {
+				kept = must(t, l, "kept")
+			} else {
+				release(t, must(t, l, "warm"))
+			}
+			line.set(paused)
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			begun := time.Now()
+			got, err := l.Acquire(ctx, "try")
+			cancel()
+			if took := time.Since(begun); got != nil || !errors.Is(err, context.DeadlineExceeded) || took > 3*time.Second {
+				t.Errorf("beside another lock %v: %v, %v after %v", beside, got, err, took)
+			}
+			line.set(whole)
+			if kept != nil {
+				if err := kept.Err(); err != nil {
+					t.Errorf("the other lock: %v", err)
+				}
+				release(t, kept)
+			}
+			release(t, must(t, l, "try", lock.Wait(20*time.Second)))
+		}
+	})
+}
