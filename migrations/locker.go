@@ -2,15 +2,14 @@ package migrations
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3/lock"
 
+	"github.com/sqlnative/locks/advisory"
 	"github.com/sqlnative/locks/internal/schema"
 	"github.com/sqlnative/locks/sqldb"
 )
@@ -28,21 +27,21 @@ type locker interface {
 }
 
 func newLocker(r *run) locker {
-	switch r.place.Kind {
-	case sqldb.Postgres:
-		return &pgLocker{r: r}
-	case sqldb.SQLite:
+	if r.place.Kind == sqldb.SQLite {
 		return &sqliteLocker{r: r}
 	}
-	return &mysqlLocker{r: r}
+	session, err := advisory.GooseLocker(r.db, lockName)
+	if err != nil {
+		panic("migrations: the lock for migrations: " + err.Error()) // the name is a good one, and the server has such locks
+	}
+	if r.place.Kind == sqldb.Postgres {
+		return &pgLocker{r: r, session: session}
+	}
+	return &mysqlLocker{r: r, session: session}
 }
 
-// lockHash identifies what is being migrated, whatever the program. Lower case:
-// two spellings of one database's name must not be two locks; two databases that
-// share one lock only wait for each other.
-func lockHash(p schema.Place) [sha256.Size]byte {
-	return sha256.Sum256([]byte("sqllock migrations\x00" + strings.ToLower(p.Schema) + "\x00" + strings.ToLower(p.Prefix)))
-}
+// lockName is what is locked, together with schema and prefix of the tables.
+const lockName = "sqllock migrations"
 
 // locked is called with the lock held: from now on the caller's ctx is looked at
 // between migrations only. If it has ended already, it ends here.
@@ -52,8 +51,10 @@ func (r *run) locked() error {
 	return r.ctx.Err()
 }
 
-// unlockTimeout bounds giving the lock back, which no context of the caller's does.
-const unlockTimeout = 5 * time.Second
+// unlocking bounds giving the lock back, which no context of the caller's ends.
+func unlocking(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+}
 
 // discard closes a connection for good when it is given back to the pool.
 func discard(conn *sql.Conn) {

@@ -3,54 +3,38 @@ package migrations
 import (
 	"context"
 	"database/sql"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"time"
+
+	"github.com/sqlnative/locks/advisory"
 )
 
-// mysqlLocker is a GET_LOCK, for MySQL and MariaDB.
+// mysqlLocker is a GET_LOCK, for MySQL and MariaDB. It also sets lock_wait_timeout for
+// the session: DDL waits for transactions that have used the table, a year by default.
 type mysqlLocker struct {
 	r        *run
-	previous int64 // lock_wait_timeout of the session
-}
-
-// name has a fixed length and lower case: MySQL compares without case, and takes
-// 64 characters at most. GET_LOCK is server-wide, so the database is part of it.
-func (l *mysqlLocker) name() string {
-	h := lockHash(l.r.place)
-	return "sqllock_migrate_" + hex.EncodeToString(h[:16])
+	session  *advisory.SessionLocker
+	previous int64 // lock_wait_timeout of the session; 0: it was not changed
 }
 
 func (l *mysqlLocker) SessionLock(ctx context.Context, conn *sql.Conn) (err error) {
+	if err := l.session.SessionLock(ctx, conn); err != nil {
+		return fmt.Errorf("taking the lock for migrations: %w", err)
+	}
 	defer func() {
 		if err != nil {
-			discard(conn)
+			_ = l.SessionUnlock(ctx, conn)
 		}
 	}()
-	for {
-		// Slices of a second: a server thread whose client has gone waits to their end.
-		var got sql.NullInt64
-		if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK('"+l.name()+"', 1)").Scan(&got); err != nil {
-			return fmt.Errorf("taking the lock for migrations: %w", err)
-		}
-		if !got.Valid {
-			return errors.New("taking the lock for migrations: GET_LOCK answered NULL: the statement was killed, or max_statement_time is below a second")
-		}
-		if got.Int64 == 1 {
-			break
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
+	l.previous = 0
 	if err := l.r.locked(); err != nil {
 		return err
 	}
-	// DDL waits for transactions that have used the table: a year, by default.
-	if err := conn.QueryRowContext(ctx, "SELECT @@SESSION.lock_wait_timeout").Scan(&l.previous); err != nil {
+	var previous int64
+	if err := conn.QueryRowContext(ctx, "SELECT @@SESSION.lock_wait_timeout").Scan(&previous); err != nil {
 		return err
 	}
+	l.previous = previous
 	seconds := max(1, (l.r.ddlTimeout()+time.Second-1)/time.Second)
 	if _, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout = %d", seconds)); err != nil {
 		return err
@@ -59,17 +43,16 @@ func (l *mysqlLocker) SessionLock(ctx context.Context, conn *sql.Conn) (err erro
 }
 
 func (l *mysqlLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, unlockTimeout)
+	ctx, cancel := unlocking(ctx)
 	defer cancel()
-	_, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout = %d", l.previous))
-	var released sql.NullInt64
-	if err == nil {
-		err = conn.QueryRowContext(ctx, "SELECT RELEASE_LOCK('"+l.name()+"')").Scan(&released)
+	if l.previous > 0 {
+		if _, err := conn.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout = %d", l.previous)); err != nil {
+			discard(conn)
+			return nil // the lock ends with the session
+		}
 	}
-	if err != nil || released.Int64 != 1 {
-		discard(conn)
-	}
-	return nil // the migrations are what they are; the lock ends with the session
+	_ = l.session.SessionUnlock(ctx, conn) // the migrations are what they are
+	return nil
 }
 
 func (l *mysqlLocker) begin(context.Context, *sql.Tx, Step) (bool, error) { return false, nil }

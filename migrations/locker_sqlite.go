@@ -45,7 +45,7 @@ func (l *sqliteLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 // COMMIT that readers have kept from the file, database/sql takes the transaction
 // for ended, and SQLite does not.
 func (l *sqliteLocker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, unlockTimeout)
+	ctx, cancel := unlocking(ctx)
 	defer cancel()
 	_, _ = conn.ExecContext(ctx, "ROLLBACK") // that no transaction is active is the rule
 	if err := l.setTimeout(ctx, conn, l.timeout); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/sqlnative/locks/internal/schema"
+	"github.com/sqlnative/locks/lock"
 	"github.com/sqlnative/locks/sqldb"
 )
 
@@ -131,6 +132,10 @@ func (r *run) once(ctx context.Context, migrate func(context.Context, *goose.Pro
 				return fmt.Errorf("migrations: while waiting to migrate: %w", err)
 			}
 			if context.Cause(waiting) == errWaited {
+				var held *lock.HeldError
+				if errors.As(err, &held) {
+					return fmt.Errorf("migrations: %w, for %v: it is %s: end it, or %s", ErrLockTimeout, r.o.lockTimeout, held.Holder, waitLonger)
+				}
 				return fmt.Errorf("migrations: %w, or the pool had no connection to give, for %v: see who it is, or %s", ErrLockTimeout, r.o.lockTimeout, waitLonger)
 			}
 		}
