@@ -47,6 +47,10 @@ func (db *DB) Tx(x any) *Tx {
 // the server has ended it. It is nil for one that can.
 func (tx *Tx) Err() error { return tx.err }
 
+// Own reports whether it is a transaction of [DB.InTx], and not a caller's: on SQLite,
+// one that has the write lock since it began, unless it is read-only.
+func (tx *Tx) Own() bool { return tx.own }
+
 // DB is the database that the transaction belongs to.
 func (tx *Tx) DB() *DB { return tx.db }
 

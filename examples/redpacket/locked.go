@@ -76,9 +76,18 @@ func underLock(ctx context.Context, db *sqldb.DB, c config, guard func(context.C
 	if err != nil {
 		return nil, err
 	}
+	return oneAtATime(db, c, func(int) (lock.Locker, func()) {
+		return locker, func() { time.Sleep(stall) }
+	}, guard, locker.Close), nil
+}
+
+// oneAtATime is the race under a lock. locker is the Locker of a user, and what stops
+// its process for longer than a lease.
+func oneAtATime(db *sqldb.DB, c config, locker func(user int) (lock.Locker, func()), guard func(context.Context, *lock.Lock, *sqldb.Tx) error, closeAll func() error) *contest {
 	var holders atomic.Int64
 	once := func(ctx context.Context, user int) (served bool, err error) {
-		err = lock.Do(ctx, locker, lockName, func(ctx context.Context, l *lock.Lock) error {
+		its, stop := locker(user)
+		err = lock.Do(ctx, its, lockName, func(ctx context.Context, l *lock.Lock) error {
 			var left int64
 			if err := db.QueryRow(ctx, fmt.Sprintf("SELECT left_count FROM t_bonus WHERE id = %d", bonusID)).Scan(&left); err != nil || left < 1 {
 				return err
@@ -86,7 +95,7 @@ func underLock(ctx context.Context, db *sqldb.DB, c config, guard func(context.C
 			if n := holders.Add(1); c.Stall && n%stallEvery == stallFirst {
 				// What was stopped between the last look at its ctx and the write that it
 				// sends does not see that the ctx has ended.
-				time.Sleep(stall)
+				stop()
 				ctx = context.WithoutCancel(ctx)
 			}
 			return sqldb.Retry(ctx, sqldb.Policy{}, func(ctx context.Context) error {
@@ -123,5 +132,5 @@ func underLock(ctx context.Context, db *sqldb.DB, c config, guard func(context.C
 		}
 		return served, err
 	}
-	return &contest{claim: claim, left: func() {}, close: locker.Close}, nil
+	return &contest{claim: claim, left: func() {}, close: closeAll}
 }

@@ -11,14 +11,20 @@
 //	naive             reads the count, then writes what it computed from it: oversold,
 //	                  always, since everybody has read before anybody writes
 //	guarded           stock.Take, in one transaction with the record: never oversold
+//	version           as naive, and writes only if the version is still the one that was
+//	                  read; else reads again: never oversold
+//	take-once         stock.TakeOnce with the user as the claim, and everybody presses
+//	                  twice: never oversold, and nobody is served twice
 //	lock-table        as naive, one user at a time under lock.Do: never oversold,
 //	                  unless a holder is stopped for longer than its lease
 //	lock-table+guard  the same, with the lock's Guard in the transaction that writes:
 //	                  never oversold, whatever stops
+//	advisory          as lock-table, under an advisory lock of the server (GET_LOCK on
+//	                  MySQL and MariaDB), which needs no table; SQLite has none
 //
 // With -stall, holders of the lock are stopped between reading and writing now and
 // then, for longer than their lease: as a process is by its debugger, its virtual
-// machine or its swap. lock-table is then unprotected, and fails; with Guard, whoever
+// machine or its swap. lock-table and advisory are then unprotected, and fail; with Guard, whoever
 // was stopped is refused and tries again.
 //
 // claimed counts the records; oversold is by how much they exceed the gifts;
@@ -27,9 +33,9 @@
 // were served. For naive they have the wait in them that makes its bad luck a
 // certainty: this is no benchmark (scripts/bench is).
 //
-// The locks need tables of their own, named sqllock_*. Where there are none, they
-// are made; with -reset they are also removed in the end. Where there are some, they
-// are used as they are, and stay.
+// The locks and claims need tables of their own, named sqllock_*. Where there are none,
+// they are made; with -reset they are also removed in the end. Where there are some,
+// they are used as they are, and stay, without the claims of this race.
 //
 // The exit code is 1 if a strategy that protects has oversold, served somebody
 // twice or lost a gift, or if something else went wrong; 2 if a flag is wrong.
@@ -37,6 +43,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -68,6 +75,7 @@ type config struct {
 	Processes  int
 	Strategies []string
 	Stall      bool
+	Race       string // tells the claims of this race from those of others
 	reset      bool
 	json       bool
 	more       []strategy // of a test
@@ -195,6 +203,16 @@ func race(ctx context.Context, c config, stdout, stderr io.Writer) (err error) {
 		return d.Scrubber().Error(err)
 	}
 	defer func() { err = errors.Join(err, closePool()) }()
+	if db.Kind() == sqldb.SQLite {
+		all := c.Strategies
+		c.Strategies = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return c.find(name).server })
+		switch {
+		case len(c.Strategies) == 0:
+			return fmt.Errorf("%s needs a server, and SQLite is none: give one with -dsn", strings.Join(all, ", "))
+		case len(c.Strategies) < len(all):
+			_, _ = fmt.Fprintln(stderr, "advisory is left out: it needs a server (-dsn).")
+		}
+	}
 	if err := makeTables(ctx, db, c.reset); err != nil {
 		return d.Scrubber().Error(err)
 	}
@@ -203,10 +221,14 @@ func race(ctx context.Context, c config, stdout, stderr io.Writer) (err error) {
 		if lerr != nil {
 			return d.Scrubber().Error(lerr)
 		}
-		if made && c.reset {
+		switch {
+		case made && c.reset:
 			defer func() { err = errors.Join(err, d.Scrubber().Error(removeLockTables(ctx, db))) }()
+		case slices.Contains(c.Strategies, "take-once"):
+			defer func() { err = errors.Join(err, d.Scrubber().Error(removeClaims(ctx, db, c))) }()
 		}
 	}
+	c.Race = rand.Text()
 	rep := report{Database: db.Kind().String()}
 	var broken []error
 	for _, name := range c.Strategies {

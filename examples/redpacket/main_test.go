@@ -66,10 +66,13 @@ func TestRace(t *testing.T) {
 					if n := got["naive"]; n.Oversold < 1 || n.Claimed != 20+n.Oversold {
 						t.Errorf("naive has not oversold: %+v", n)
 					}
-					for _, name := range []string{"guarded", "lock-table", "lock-table+guard"} {
+					for _, name := range []string{"guarded", "version", "take-once", "lock-table", "lock-table+guard"} {
 						if g := got[name]; g.Claimed != 20 || g.Left != 0 || g.Oversold != 0 || g.Duplicates != 0 {
 							t.Errorf("%s: %+v", name, g)
 						}
+					}
+					if g, ok := got["advisory"]; ok == (kind == sqldb.SQLite) || ok && (g.Claimed != 20 || g.Left != 0 || g.Oversold != 0 || g.Duplicates != 0) {
+						t.Errorf("advisory: %v, %+v", ok, g)
 					}
 				})
 			}
@@ -102,9 +105,31 @@ func TestStall(t *testing.T) {
 	}
 }
 
+// So does an advisory lock, on the servers that have them.
+func TestStallAdvisory(t *testing.T) {
+	for _, kind := range sqldb.Kinds() {
+		t.Run(kind.String(), func(t *testing.T) {
+			code, stdout, stderr := redpacket(t, "-json", "-stall", "-strategy", "advisory",
+				"-users", "120", "-gifts", "20", "-goroutines", "4", "-dsn", dbtest.Fresh(t, kind))
+			if kind == sqldb.SQLite {
+				if code != 1 || !strings.Contains(stderr, "needs a server") {
+					t.Errorf("exit code %d: %s", code, stderr)
+				}
+				return
+			}
+			if code != 0 || !strings.Contains(stderr, "advisory is unprotected against stalls: ") {
+				t.Fatalf("exit code %d: %s", code, stderr)
+			}
+			if l := rows(t, stdout)["advisory"]; l.broken(20) == nil {
+				t.Errorf("nothing has come of the stalls: %+v", l)
+			}
+		})
+	}
+}
+
 // Tables of sqllock that are there stay; those that were made go, with -reset.
 func TestLockTables(t *testing.T) {
-	args := []string{"-reset", "-users", "20", "-gifts", "5", "-strategy", "lock-table", "-dsn"}
+	args := []string{"-reset", "-users", "20", "-gifts", "5", "-strategy", "lock-table,take-once", "-dsn"}
 	for _, there := range []bool{true, false} {
 		t.Run(fmt.Sprint(there), func(t *testing.T) {
 			dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
@@ -119,6 +144,12 @@ func TestLockTables(t *testing.T) {
 				version, err := migrations.Version(t.Context(), db.DB)
 				if err != nil || (version > 0) != there {
 					t.Errorf("version %d afterwards, %v", version, err)
+				}
+				if there { // without what the race has put into them
+					var claims int
+					if err := db.SQL.QueryRow("SELECT COUNT(*) FROM " + db.Table("claims")).Scan(&claims); err != nil || claims != 0 {
+						t.Errorf("%d claims are left, %v", claims, err)
+					}
 				}
 			})
 		})
@@ -148,10 +179,10 @@ func TestJSONFields(t *testing.T) {
 func TestTable(t *testing.T) {
 	code, stdout, stderr := redpacket(t, "-users", "20", "-gifts", "5")
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
-	if code != 0 || len(lines) != 5 || strings.Join(strings.Fields(lines[0]), " ") != "strategy claimed left_count oversold duplicates ops/s p50 p99" {
+	if code != 0 || len(lines) != 7 || strings.Join(strings.Fields(lines[0]), " ") != "strategy claimed left_count oversold duplicates ops/s p50 p99" {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
-	for i, name := range []string{"guarded", "lock-table", "lock-table+guard"} {
+	for i, name := range []string{"guarded", "version", "take-once", "lock-table", "lock-table+guard"} {
 		if f := strings.Fields(lines[2+i]); f[0] != name || f[1] != "5" || f[2] != "0" || f[3] != "0" || f[4] != "0" {
 			t.Errorf("%s: %s", name, lines[2+i])
 		}

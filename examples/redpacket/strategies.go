@@ -18,6 +18,8 @@ type strategy struct {
 	stalls bool
 	// locks: it needs the tables of sqllock.
 	locks bool
+	// server: it needs one; SQLite is none.
+	server bool
 	// open prepares it in one process.
 	open func(ctx context.Context, db *sqldb.DB, c config) (*contest, error)
 }
@@ -39,8 +41,11 @@ func strategies() []strategy {
 	return []strategy{
 		{name: "naive", open: naive},
 		{name: "guarded", protected: true, open: guarded},
+		{name: "version", protected: true, open: versioned},
+		{name: "take-once", protected: true, locks: true, open: takeOnce},
 		{name: "lock-table", protected: true, stalls: true, locks: true, open: locked},
 		{name: "lock-table+guard", protected: true, locks: true, open: lockedGuard},
+		{name: "advisory", protected: true, stalls: true, server: true, open: advised},
 	}
 }
 

@@ -10,8 +10,9 @@ import (
 // figures are all figures there are, in the order in which they are measured.
 func figures() []figure {
 	return []figure{
-		takeRatio(),
+		takeRatio(), casRatio(casGoroutines, casRounds, casTime), orderRatio(crowdRounds, crowdTime), soldOutRatio(crowdRounds, crowdTime),
 		uncontendedRatio(), walSyncs(), tryHeldRatio(), tryPinned(), renewStatements(renewLocks, renewTTL), pairSnapshot(snapshotPairs),
+		advisoryRatio(), advisoryHandover(), advisoryConnections(),
 	}
 }
 

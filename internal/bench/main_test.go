@@ -179,6 +179,14 @@ func TestBounds(t *testing.T) {
 		"take-ratio postgres": "at most 1.15", "take-ratio sqlite": "at most 1.15",
 		"take-ratio mysql": "at most 1.25", "take-ratio mariadb": "at most 1.25",
 
+		"cas-ratio postgres": "at least 2.5", "cas-ratio sqlite": "no bound, reported only",
+		"cas-ratio mysql": "at least 5", "cas-ratio mariadb": "no bound, reported only",
+
+		"order-ratio postgres": "at least 0.9", "order-ratio sqlite": "at least 0.9",
+		"order-ratio mysql": "at least 0.9", "order-ratio mariadb": "at least 0.9",
+		"sold-out-ratio mysql": "at least 5", "sold-out-ratio mariadb": "no bound, reported only",
+		"sold-out-ratio postgres": "no bound, reported only",
+
 		"uncontended-ratio postgres": "at most 0.95", "uncontended-ratio sqlite": "at most 1.15",
 		"uncontended-ratio mysql": "at most 1.15", "uncontended-ratio mariadb": "at most 1.15",
 		"wal-syncs-per-pair postgres": "at most 1.05",
@@ -189,6 +197,10 @@ func TestBounds(t *testing.T) {
 		"renew-statements postgres": "at most 12", "renew-statements sqlite": "at most 12",
 		"renew-statements mysql": "at most 12", "renew-statements mariadb": "at most 12",
 		"pair-ms-snapshot postgres": "no bound, reported only",
+
+		"advisory-ratio postgres": "at most 1.2", "advisory-ratio mysql": "at most 1.2", "advisory-ratio mariadb": "at most 1.2",
+		"advisory-handover-ratio postgres": "at most 1.3", "advisory-handover-ratio mysql": "at most 1.3", "advisory-handover-ratio mariadb": "at most 1.3",
+		"advisory-connections postgres": "at most 8", "advisory-connections mysql": "at most 8", "advisory-connections mariadb": "at most 8",
 	}
 	for _, f := range figures() {
 		for _, tt := range f.on {
@@ -210,8 +222,13 @@ func TestFiguresRun(t *testing.T) {
 	all := figures()
 	var want []string
 	for i, f := range all {
-		if f.name == "renew-statements" {
+		switch f.name {
+		case "renew-statements":
 			all[i] = renewStatements(20, 300*time.Millisecond)
+		case "cas-ratio":
+			all[i] = casRatio(8, 1, 100*time.Millisecond)
+		case "order-ratio":
+			all[i] = orderRatio(1, 100*time.Millisecond)
 		}
 		if slices.ContainsFunc(f.on, func(t target) bool { return t.kind == sqldb.SQLite }) {
 			want = append(want, f.name)

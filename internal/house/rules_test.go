@@ -43,13 +43,14 @@ func rules() []rule {
 
 		{folder: "internal/schema", uses: []string{"sqldb"}},
 		{folder: "internal/waitq"},
+		{folder: "internal/rowkey"},
 
 		{folder: "lock", uses: []string{"sqldb"}},
 		{folder: "lock/locktest", uses: []string{"lock"}},
 
 		{folder: "sqllock", uses: []string{"lock", "internal/schema", "internal/waitq"}},
 		{folder: "advisory", uses: []string{"lock", "internal/waitq"}},
-		{folder: "optimistic", uses: []string{"sqldb"}},
+		{folder: "optimistic", uses: []string{"sqldb", "internal/rowkey"}},
 		{folder: "optimistic/stock", uses: []string{"sqldb", "internal/schema"}},
 
 		{folder: "joblock", uses: []string{"lock", "internal/schema"}},

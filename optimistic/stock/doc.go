@@ -11,4 +11,22 @@
 // retry, and the counter never goes below zero, whoever else takes. Reading the
 // count first and writing what was computed from it is how stock is oversold: two
 // that read 1 both write 0.
+//
+// [Stock.TakeAll] takes several lines or none. [Stock.TakeOnce] takes once for a claim,
+// and can be repeated whenever its outcome is unknown. [Stock.Reserve] takes for a time:
+// a cart, that is confirmed or cancelled before it expires. At any moment, what is left,
+// what is held and what was confirmed add up to what there was.
+//
+// # Lock order
+//
+// In a transaction that does several things, what they lock is in this order, and
+// transactions that keep to it do not deadlock with each other: claims first, then
+// reservations, then rows of the stock, sorted as the column compares their ids. So one
+// TakeAll and not two, and TakeOnce, Confirm and Cancel before it. Who can't keep to it
+// gets errors that [github.com/sqlnative/locks/sqldb.Retryable] reports, and repeats the
+// transaction.
+//
+// Of its own accord, the package locks reservations sorted by their ids, or passes over
+// those that somebody is at: a take in a transaction, which finds too little when it may
+// have locked rows already, waits for no reservation.
 package stock

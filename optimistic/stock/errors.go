@@ -23,6 +23,11 @@ var (
 	// ErrBadRow: the row cannot be counted on: its count or its version is NULL or no
 	// integer, several rows have the id, or the database refuses to change it.
 	ErrBadRow = errors.New("stock: bad row")
+	// ErrClaimMismatch: the claim was made before, for another number. Nothing was
+	// changed.
+	ErrClaimMismatch = errors.New("stock: claim mismatch")
+	// ErrNotMigrated: the tables of sqllock are not there, or too old: claims have one.
+	ErrNotMigrated = errors.New("stock: the tables of sqllock are not there or too old: run \"sqllock-migrate up\" or migrations.Up")
 )
 
 // Short is one row of which fewer are left than were wanted.

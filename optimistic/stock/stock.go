@@ -33,6 +33,10 @@ type Stock struct {
 	table Table
 	sql   statements
 	dry   dry
+	looks looks
+	holds holds
+
+	claims claimStatements
 }
 
 // New checks the names and prepares the statements; it asks the database nothing.
@@ -63,7 +67,10 @@ func New(db *sqldb.DB, t Table) (*Stock, error) {
 	if t.Version != "" {
 		q.version = kind.Quote(t.Version)
 	}
-	return &Stock{db: db, table: t, sql: statementsFor(kind, q)}, nil
+	s := &Stock{db: db, table: t, sql: statementsFor(kind, q), holds: holds{sql: holdStatementsFor(db, t.Name, q)}, claims: claimsOf(db, t.Name, q)}
+	s.holds.sql.lookAsking = with(s.sql.look, q, s.holds.sql.tables)
+	s.holds.sql.lookExpired = with(s.sql.look, q, s.holds.sql.hasExpired)
+	return s, nil
 }
 
 // Take takes n from the row: in autocommit if h is the [*sqldb.DB], in the caller's
@@ -90,19 +97,39 @@ func New(db *sqldb.DB, t Table) (*Stock, error) {
 // count comes back through LAST_INSERT_ID(expr), which stays in the session and
 // would be seen by the caller's own statements, so inside a transaction it is read
 // back. A refusal costs a second one, for the figures; after a refusal on a DB the
-// next takes of that row read first, which makes refusing a crowd cheap, and
-// remember nothing else: each refusal comes from the database.
+// next takes of that row read first, those that come at the same time together, which
+// makes refusing a crowd cheap. Nothing else is remembered: each refusal was read from
+// the database after it was asked for.
+//
+// Before it refuses, it gives back what has expired of the row's reservations
+// ([Stock.Reserve]) and tries again. That is one indexed read for a refusal, nothing
+// for a take, and nothing where the tables of reservations are not there, or not this
+// user's to read. In a transaction what it gives back comes with the caller's commit,
+// and reservations that somebody else is at are left to him.
 func (s *Stock) Take(ctx context.Context, h sqldb.Handle, id any, n int64) (left int64, err error) {
 	id, err = s.check("Take", h, id, n)
 	if err != nil {
 		return 0, err
 	}
+	err = s.reclaiming(ctx, h, func() (err error) {
+		left, err = s.take(ctx, h, id, n)
+		return err
+	})
+	return left, err
+}
+
+// take is Take without what has expired.
+func (s *Stock) take(ctx context.Context, h sqldb.Handle, id any, n int64) (int64, error) {
 	if tx, ok := h.(*sqldb.Tx); ok {
 		return s.changeTx(ctx, tx, s.sql.takeTx, id, n, s.refuseTake)
 	}
 	db := h.DB()
 	if s.dry.is(id) {
-		if _, err := s.look(ctx, db, s.sql.look, id, n, s.refuseTake); err != nil {
+		left, final, err := s.lookDry(ctx, db, id)
+		if err == nil {
+			err = refused(s.refuseTake(id, n, left), final)
+		}
+		if err != nil {
 			return 0, err
 		}
 		s.dry.forget(id)
@@ -187,8 +214,9 @@ func (s *Stock) refusePut(id any, n, left int64) error {
 	return fmt.Errorf("%w: %s id %v: %d and %d more", ErrOverflow, s.table.Name, id, left, n)
 }
 
-// look reads the row, and says what is wrong with it.
-func (s *Stock) look(ctx context.Context, h sqldb.Handle, st statement, id any, n int64, refuse refusal) (int64, error) {
+// look reads the row, and says what is wrong with it. What else st reads goes into
+// also.
+func (s *Stock) look(ctx context.Context, h sqldb.Handle, st statement, id any, n int64, refuse refusal, also ...any) (int64, error) {
 	rows, err := h.Query(ctx, st.query, st.args(id, n)...)
 	if err != nil {
 		return 0, s.explain(id, err)
@@ -201,7 +229,7 @@ func (s *Stock) look(ctx context.Context, h sqldb.Handle, st statement, id any, 
 		if found++; found > 1 {
 			return 0, fmt.Errorf("%w: %s: several rows have %s %v; the column needs a unique key", ErrBadRow, s.table.Name, s.table.ID, id)
 		}
-		if err := rows.Scan(&left, &problem); err != nil {
+		if err := rows.Scan(append([]any{&left, &problem}, also...)...); err != nil {
 			return 0, s.explain(id, err)
 		}
 	}
@@ -256,12 +284,12 @@ func (s *Stock) changeDB(ctx context.Context, db *sqldb.DB, op string, st statem
 		case changed.RowsAffected == 1:
 			return changed.LastInsertID, nil
 		}
-		_, err = s.look(ctx, db, s.sql.look, id, n, refuse)
+		_, final, err := s.lookDB(ctx, db, id, n, refuse)
 		if errors.Is(err, ErrSoldOut) {
 			s.dry.remember(id)
 		}
 		if err != nil {
-			return 0, err
+			return 0, refused(err, final)
 		}
 		// Between the refusal and the look somebody has changed the row so that it
 		// would be let through: the look is no refusal, and the guard is asked again.
@@ -274,7 +302,7 @@ func (s *Stock) changeTx(ctx context.Context, tx *sqldb.Tx, st statement, id any
 	for range rounds {
 		rows := int64(0)
 		if st.returning {
-			rows, left, err = s.returning(ctx, tx, st, id, n)
+			rows, left, err = s.returning(ctx, tx, st.query, st.args(id, n))
 		} else {
 			var res sqldb.Result
 			res, err = tx.Exec(ctx, st.query, st.args(id, n)...)
@@ -297,8 +325,8 @@ func (s *Stock) changeTx(ctx context.Context, tx *sqldb.Tx, st statement, id any
 	return 0, s.unmoved(id)
 }
 
-func (s *Stock) returning(ctx context.Context, tx *sqldb.Tx, st statement, id any, n int64) (count, left int64, err error) {
-	rows, err := tx.Query(ctx, st.query, st.args(id, n)...)
+func (s *Stock) returning(ctx context.Context, tx *sqldb.Tx, query string, args []any) (count, left int64, err error) {
+	rows, err := tx.Query(ctx, query, args...)
 	if err != nil {
 		return 0, 0, err
 	}

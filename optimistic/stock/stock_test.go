@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// database/sql keeps one goroutine for a pool, and ends it soon after Close.
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(withChildren{m})
 }
 
 var table = stock.Table{Name: "t_bonus", ID: "id", Count: "left_count", Version: "version"}
