@@ -182,7 +182,7 @@ func (l *Lock) Release(ctx context.Context) error {
 
 	// Also a lock that was lost by the clock: the row may still be ours, and a
 	// statement that carries owner and token harms nobody.
-	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReleaseBound-ReleaseGrace)
+	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ReleaseBound)
 	defer cancel()
 	err := c.s.Release(rctx)
 	switch {

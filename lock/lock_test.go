@@ -192,7 +192,7 @@ func TestReleaseIsBounded(t *testing.T) {
 		if err := l.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Release: %v", err)
 		}
-		if took := time.Since(begun); took != lock.ReleaseBound-lock.ReleaseGrace {
+		if took := time.Since(begun); took != lock.ReleaseBound {
 			t.Errorf("it took %v", took)
 		}
 	})

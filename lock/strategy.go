@@ -20,16 +20,11 @@ func TrustedUntil(sent time.Time, ttl time.Duration) time.Time { return sent.Add
 // ReleaseBound is how long a release may take before the lock is left to its TTL.
 const ReleaseBound = 5 * time.Second
 
-// ReleaseGrace is how much of that is left for what the database has not answered
-// by then to be ended.
-const ReleaseGrace = time.Second
-
 // Strategy is what a strategy does with one lock that it has granted. It is called
 // by [Lock]; deadlines, causes, counting and idempotence live there.
 type Strategy interface {
 	// Release gives the lock back: it ends its renewal first. It returns ErrLost if
-	// the lock was no longer ours. ctx is detached, and ends [ReleaseGrace] before
-	// [ReleaseBound].
+	// the lock was no longer ours. ctx is detached and bounded.
 	Release(ctx context.Context) error
 	// ReleaseIn gives it back with the commit of the caller's transaction.
 	ReleaseIn(ctx context.Context, tx *sqldb.Tx) error

@@ -149,9 +149,9 @@ func (l *Locker) free(ctx context.Context, id identity, token int64) error {
 	unsure := false // a statement without an answer may have freed it
 	var skipped time.Time
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
-		c, err := l.change(ctx, sqldb.Change{Op: "release " + id.name, Query: st.query, Args: st.args(v), Grace: lock.ReleaseGrace})
+		rows, err := l.send(ctx, "release "+id.name, st, v)
 		switch {
-		case err == nil && c.RowsAffected > 0:
+		case err == nil && rows > 0:
 			return nil
 		case err == nil:
 			_, ours, err := l.settle(ctx, id)
@@ -177,6 +177,25 @@ func (l *Locker) free(ctx context.Context, id identity, token int64) error {
 		}
 		time.Sleep(pause)
 	}
+}
+
+// send runs a statement that skips a row at which somebody is, and that does no harm
+// whenever it is carried out: so ctx, which is not a caller's, may reach the driver,
+// and no connection has to be held ready for ending the statement. On SQLite, where
+// everything waits for one lock, it is a Change like the others.
+func (l *Locker) send(ctx context.Context, op string, st stmt, v values) (rows int64, err error) {
+	if l.db.Kind() == sqldb.SQLite {
+		c, err := l.db.Change(ctx, sqldb.Change{Op: op, Query: st.query, Args: st.args(v)})
+		if err != nil {
+			return 0, err
+		}
+		return c.RowsAffected, nil
+	}
+	res, err := l.db.Exec(ctx, st.query, st.args(v)...)
+	if l.skipped(err) {
+		return 0, nil
+	}
+	return res.RowsAffected, err
 }
 
 // ReleaseIn frees the row with the caller's commit.

@@ -96,14 +96,19 @@ func (l *Locker) take(ctx context.Context, name string, o lock.Options) (*lock.L
 	return h.handle, nil
 }
 
-// change runs a statement that skips a row at which somebody is. MariaDB says so by
-// an error: see statements_mysql.go.
+// change runs a statement that skips a row at which somebody is.
 func (l *Locker) change(ctx context.Context, c sqldb.Change) (*sqldb.Changed, error) {
 	changed, err := l.db.Change(ctx, c)
-	if err != nil && l.db.Kind() == sqldb.MariaDB && sqldb.ClassOf(err) == sqldb.LockTimeout && !sqldb.Uncertain(err) {
-		return sqldb.NewChanged(sqldb.MariaDB, sqldb.Result{}), nil
+	if l.skipped(err) {
+		return sqldb.NewChanged(l.db.Kind(), sqldb.Result{}), nil
 	}
 	return changed, err
+}
+
+// skipped recognises how MariaDB says that it has skipped a row: see
+// statements_mysql.go.
+func (l *Locker) skipped(err error) bool {
+	return err != nil && l.db.Kind() == sqldb.MariaDB && sqldb.ClassOf(err) == sqldb.LockTimeout && !sqldb.Uncertain(err)
 }
 
 // giveBackLate releases what a statement may have taken whose answer did not come
