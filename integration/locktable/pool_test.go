@@ -62,7 +62,7 @@ func TestExhaustedPoolLosesNoLock(t *testing.T) {
 func TestPoolOfOne(t *testing.T) {
 	servers(t, func(t *testing.T, fl flavour, fresh *dbtest.DB) {
 		ctx := t.Context()
-		const ttl = 600 * time.Millisecond
+		const ttl = 1500 * time.Millisecond
 		db := fl.open(t, fresh.DSN, 1)
 		a, direct := locker(t, db, lock.TTL(ttl)), locker(t, fresh.DB)
 		mine := acquire(t, a, "job")
