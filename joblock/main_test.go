@@ -1,0 +1,18 @@
+package joblock_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/sqlnative/locks/lock/locktest"
+)
+
+// withChildren has locktest.Main run inside TestMain.
+type withChildren struct{ m *testing.M }
+
+func (w withChildren) Run() int {
+	return locktest.Main(w.m, map[string]locktest.Child{"fire": fire, "stuck": stuck})
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(withChildren{m}) }
