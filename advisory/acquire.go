@@ -77,8 +77,9 @@ func (l *Locker) do(ctx context.Context, t target, o lock.Options) (*lock.Lock, 
 	return got, nil
 }
 
-// acquire tries, and then waits, if that is wanted. Who is not the first of this process
-// to ask for it stands in the queue right away.
+// acquire tries, and then waits, if that is wanted. Who is the first of this process to
+// ask for it tries at the head of the queue, so that those who come meanwhile, and stand
+// in it right away, stand behind.
 func (l *Locker) acquire(ctx context.Context, t target, o *lock.Options, first bool, begun time.Time) (*lock.Lock, error) {
 	wctx := ctx
 	if o.Wait != 0 && o.Wait != lock.Forever {
@@ -87,6 +88,12 @@ func (l *Locker) acquire(ctx context.Context, t target, o *lock.Options, first b
 		defer stop()
 	}
 	var held *lock.HeldError
+	if first = first && o.Wait != 0; first {
+		var leave func()
+		if leave, first = l.queue.Head(t.line); first {
+			defer leave()
+		}
+	}
 	if o.Wait == 0 || first {
 		var got *lock.Lock
 		var err error
@@ -100,7 +107,7 @@ func (l *Locker) acquire(ctx context.Context, t target, o *lock.Options, first b
 			return nil, held
 		}
 	}
-	return l.wait(wctx, ctx, t, o, held, begun)
+	return l.wait(wctx, ctx, t, o, held, first, begun)
 }
 
 // tries is how often a lock is tried on another session when the first one turns out

@@ -56,7 +56,10 @@ func TestShutdown(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- l.Shutdown(t.Context()) }()
 		eventually(t, "no new work is taken", func() bool {
-			_, err := l.Acquire(t.Context(), "new", lock.Try())
+			early, err := l.Acquire(t.Context(), "new", lock.Try())
+			if err == nil { // Shutdown has not begun
+				release(t, early)
+			}
 			return errors.Is(err, lock.ErrClosed)
 		})
 		time.Sleep(2 * ttl)
@@ -69,8 +72,13 @@ func TestShutdown(t *testing.T) {
 		default:
 		}
 		release(t, got)
-		if err := <-done; err != nil {
-			t.Errorf("Shutdown: %v", err)
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("Shutdown: %v", err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("Shutdown does not end, though nothing is held")
 		}
 
 		l, err = advisory.New(t.Context(), db.DB)

@@ -126,7 +126,7 @@ func marked(t testing.TB, db *dbtest.DB, id int64) {
 		query = fmt.Sprintf(`SELECT CAST(v.VARIABLE_VALUE AS CHAR) FROM performance_schema.user_variables_by_thread v
 			JOIN performance_schema.threads t USING (THREAD_ID) WHERE t.PROCESSLIST_ID = %d AND v.VARIABLE_NAME = 'sqllock_advisory'`, id)
 	default:
-		return // performance_schema is off on MariaDB, unless it is switched on
+		return // performance_schema is off on MariaDB, unless it is switched on: see TestWaiterIsMarked
 	}
 	var mark string
 	if err := db.SQL.QueryRowContext(t.Context(), query).Scan(&mark); err != nil {
@@ -135,6 +135,26 @@ func marked(t testing.TB, db *dbtest.DB, id int64) {
 	if !strings.HasPrefix(mark, "sqllock advisory: ") || !strings.HasSuffix(mark, fmt.Sprintf(", pid %d", os.Getpid())) || len(mark) > 63 {
 		t.Errorf("the mark is %q", mark)
 	}
+}
+
+// A DBA who looks at the statement of a session that waits sees whose it is.
+func TestWaiterIsMarked(t *testing.T) {
+	t.Parallel()
+	dbtest.On(t, []sqldb.Kind{sqldb.MySQL, sqldb.MariaDB}, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		holder, l := locker(t, db.DB), locker(t, db.DB)
+		got := must(t, holder, "marked")
+		done := acquiring(t, t.Context(), db, l, "marked")
+		var info string
+		query := fmt.Sprintf("SELECT COALESCE(INFO, '') FROM information_schema.PROCESSLIST WHERE ID = %d", waiterOf(t, db, "marked"))
+		if err := db.SQL.QueryRowContext(t.Context(), query).Scan(&info); err != nil || !strings.HasPrefix(info, "/* sqllock ") {
+			t.Errorf("the statement is %q, %v", info, err)
+		}
+		release(t, got)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A session that holds something when it should hold nothing is closed, and not given

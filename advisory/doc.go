@@ -35,9 +35,11 @@
 //
 // # What it does not promise
 //
-// A server that restarts has forgotten all locks, and a holder finds that out with its
+// A server that restarts has forgotten all locks, a session that somebody kills
+// (pg_terminate_backend, KILL) has lost its own, and the holder finds that out with its
 // next ping: until then, for at most a third of the TTL, another can hold the lock too.
-// The same goes for a failover to another server. There is no fencing token
+// The same goes for a failover to another server, if the one before is gone, or was made
+// read-only (MySQL, MariaDB), which a ping finds out as well. There is no fencing token
 // ([lock.Lock.Token] is 0) and no [lock.Lock.Guard]: whoever needs those, or the lock to
 // outlive the server, has the lock table, package sqllock.
 //

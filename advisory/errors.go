@@ -47,7 +47,7 @@ func (s *conn) holder(h *held) *lock.HeldError {
 	case err == nil:
 		e.Holder = found.Holder
 	case s.broken(err):
-		s.die("the connection broke", err)
+		s.die("the connection broke", s.blame(err))
 	}
 	return e
 }
@@ -85,8 +85,10 @@ func (l *Locker) ended(wctx, ctx context.Context, t target, held *lock.HeldError
 		return fmt.Errorf("lock: %q: %w", t.name, lock.ErrClosed)
 	}
 	waited := errors.Is(cause, errWaited) && ctx.Err() == nil
-	if held == nil {
-		held = l.lastSeen(t.line)
+	if held == nil || held.Holder == (lock.Holder{}) {
+		if seen := l.lastSeen(t.line); seen != nil {
+			held = seen
+		}
 	}
 	if held == nil && waited { // Wait was too short for one answer: it is asked for once
 		lctx, cancel := context.WithTimeout(ctx, time.Second)

@@ -130,6 +130,7 @@ func serverError(kind sqldb.Kind, state string, number uint16) error {
 // server is asked, and what was granted is given back. Others that the Locker holds stay
 // held. A deadlock names the lock.
 func TestErrorOfATry(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		try, _, _, _ := words(db.Kind())
@@ -349,6 +350,7 @@ func TestConnectionBreaksUnderATry(t *testing.T) {
 // A ctx that ends while the server grants the lock wins, and the grant is given back:
 // beside other locks, and without.
 func TestCtxWinsOverAGrant(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		try, _, _, _ := words(db.Kind())
@@ -430,6 +432,7 @@ func (c afterConn) Query(ctx context.Context, query string, args []any) (sqldb.D
 // A proxy that runs a statement in another session than those before is found out, with
 // whatever statement that happens.
 func TestSessionIsAnother(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		var s script
@@ -450,7 +453,11 @@ func TestSessionIsAnother(t *testing.T) {
 		}
 		pinged := must(t, l, "pinged", lock.TTL(time.Second))
 		_, _, _, ping := words(db.Kind())
-		s.on(ping, -1, false, nil, int64(4711))
+		row := []any{int64(4711)}
+		if db.Kind().InnoDB() {
+			row = append(row, []byte("0"))
+		}
+		s.on(ping, -1, false, nil, row...)
 		select {
 		case <-pinged.Done():
 		case <-time.After(20 * time.Second):

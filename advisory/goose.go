@@ -34,22 +34,24 @@ import (
 // [errors.ErrUnsupported].
 //
 // On MySQL and MariaDB it is a GET_LOCK on the connection of goose, which the server
-// hands over as soon as it is free; on a Galera cluster, or under group replication,
-// that is one for each node, so all must migrate through the same one. On PostgreSQL
-// it is an advisory lock of the session, polled every 50 to 150 ms: a waiter inside
-// pg_advisory_lock has a snapshot, which a CREATE INDEX CONCURRENTLY in the process
-// that migrates would wait for.
-func GooseLocker(db *sqldb.DB, name string) (*SessionLocker, error) {
+// hands over as soon as it is free. On a node of a Galera cluster, or of group
+// replication, that is each node's own: SessionLock refuses it, unless [Unchecked] says
+// that all migrate through the same node. On PostgreSQL it is an advisory lock of the
+// session, polled every 50 to 150 ms: a waiter inside pg_advisory_lock has a snapshot,
+// which a CREATE INDEX CONCURRENTLY in the process that migrates would wait for.
+//
+// Unchecked is the only option.
+func GooseLocker(db *sqldb.DB, name string, opts ...lock.Option) (*SessionLocker, error) {
 	key, err := KeyOf(db, name)
 	if err != nil {
 		return nil, err
 	}
-	return &SessionLocker{db: db, name: name, key: key}, nil
+	return newSessionLocker(db, name, key, opts)
 }
 
 // GooseKeyLocker is [GooseLocker] for a [Key], such as the one that another tool locks
 // while it migrates.
-func GooseKeyLocker(db *sqldb.DB, key Key) (*SessionLocker, error) {
+func GooseKeyLocker(db *sqldb.DB, key Key, opts ...lock.Option) (*SessionLocker, error) {
 	if db == nil {
 		return nil, fmt.Errorf("%w: advisory.GooseKeyLocker: the *sqldb.DB is nil", lock.ErrInvalid)
 	}
@@ -57,23 +59,41 @@ func GooseKeyLocker(db *sqldb.DB, key Key) (*SessionLocker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &SessionLocker{db: db, name: key.String(), key: key}, nil
+	return newSessionLocker(db, key.String(), key, opts)
+}
+
+func newSessionLocker(db *sqldb.DB, name string, key Key, opts []lock.Option) (*SessionLocker, error) {
+	for _, opt := range opts {
+		o, err := lock.Collect(strategy, 0, nil, []lock.Option{opt})
+		if err != nil {
+			return nil, err
+		}
+		if !configOf(o).unchecked {
+			return nil, fmt.Errorf("lock: a locker for goose honours no option but advisory.Unchecked: %w", errUnsupported)
+		}
+	}
+	return &SessionLocker{db: db, name: name, key: key, unchecked: len(opts) > 0}, nil
 }
 
 // SessionLocker locks a session of the caller's. It implements the interface
 // SessionLocker of github.com/pressly/goose/v3/lock. It is safe for concurrent use, by
 // sessions that then exclude each other.
 type SessionLocker struct {
-	db   *sqldb.DB
-	name string
-	key  Key
+	db        *sqldb.DB
+	name      string
+	key       Key
+	unchecked bool
 }
 
 // SessionLock waits until the session of conn has the lock, or ctx ends: then the
 // error is a [*lock.HeldError] that also matches ctx's. With any error the session is
-// closed, so that a grant that came too late does not stay behind.
+// closed, so that a grant that came too late does not stay behind; only a server that is
+// refused is so before anything was asked for.
 func (l *SessionLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	begun := time.Now()
+	if err := l.refuse(ctx, conn); err != nil {
+		return fmt.Errorf("lock: %q: %w", l.name, err)
+	}
 	held := false
 	for {
 		var ok bool
@@ -100,6 +120,19 @@ func (l *SessionLocker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 		e.Name, e.Waited, e.Err = l.name, time.Since(begun), ctx.Err()
 		return e
 	}
+}
+
+// refuse looks at the server before anything is locked.
+func (l *SessionLocker) refuse(ctx context.Context, conn *sql.Conn) error {
+	if l.unchecked || !l.db.Kind().InnoDB() {
+		return nil
+	}
+	rows, err := conn.QueryContext(ctx, replicationMySQL)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	return replicated(rows)
 }
 
 // SessionUnlock gives the lock back, within 5 s, also when ctx has ended. If there is

@@ -130,7 +130,9 @@ func TestGooseProcesses(t *testing.T) {
 // time, or one of them fails at once. With the lock the second is not in it before the
 // first has left.
 func TestGooseUnlocked(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		if db.Kind().InnoDB() {
 			db.SQL = db.OpenSQL(t, func(c *driver.Config) { c.ParseTime = true })
 		}
@@ -197,7 +199,9 @@ func gooseLocker(t testing.TB, db *sqldb.DB) *advisory.SessionLocker {
 
 // Between two sessions: one at a time, and soon after the other.
 func TestGooseLocker(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := gooseLocker(t, db.DB)
 		holder, waiter := connOf(t, db.SQL), connOf(t, db.SQL)
 		if err := l.SessionLock(t.Context(), holder); err != nil {
@@ -244,7 +248,9 @@ func TestGooseLocker(t *testing.T) {
 
 // ctx ends the wait; nothing is left behind, and the error says who holds it.
 func TestGooseLockerContext(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := gooseLocker(t, db.DB)
 		holder, waiter := connOf(t, db.SQL), connOf(t, db.SQL)
 		if err := l.SessionLock(t.Context(), holder); err != nil {
@@ -279,7 +285,9 @@ func TestGooseLockerContext(t *testing.T) {
 // An unlock under a ctx that has ended works; one that finds nothing to unlock says
 // so, and its session ends.
 func TestGooseUnlock(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := gooseLocker(t, db.DB)
 		c := connOf(t, db.SQL)
 		if err := l.SessionLock(t.Context(), c); err != nil {
@@ -304,7 +312,9 @@ func TestGooseUnlock(t *testing.T) {
 
 // A session that has ended has no lock, and its unlock is no error.
 func TestGooseSessionKilled(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := gooseLocker(t, db.DB)
 		c, next := connOf(t, db.SQL), connOf(t, db.SQL)
 		if err := l.SessionLock(t.Context(), c); err != nil {
@@ -338,7 +348,9 @@ func TestGooseSessionKilled(t *testing.T) {
 
 // A key is shared with another tool: here, goose's own locker.
 func TestGooseKeyLocker(t *testing.T) {
+	t.Parallel()
 	dbtest.On(t, postgresOnly, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		n := time.Now().UnixNano()
 		l, err := advisory.GooseKeyLocker(db.DB, advisory.Int64(n))
 		if err != nil {
@@ -366,6 +378,7 @@ func TestGooseKeyLocker(t *testing.T) {
 		}
 	})
 	dbtest.On(t, []sqldb.Kind{sqldb.MySQL, sqldb.MariaDB}, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		name := "their lock's name, " + db.Schema()
 		l, err := advisory.GooseKeyLocker(db.DB, advisory.Raw(name))
 		if err != nil {
@@ -390,14 +403,51 @@ func TestGooseKeyLocker(t *testing.T) {
 	})
 }
 
+// GET_LOCK of a Galera node is that node's own: goose is refused before anything is
+// locked, and its session goes on.
+func TestGooseLockerOnGalera(t *testing.T) {
+	t.Parallel()
+	dbtest.On(t, innodb, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		c := connOf(t, db.Galera(t))
+		err := gooseLocker(t, db.DB).SessionLock(t.Context(), c)
+		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "Galera") || !strings.Contains(fmt.Sprint(err), "advisory.Unchecked") {
+			t.Errorf("SessionLock: %v", err)
+		}
+		knows, err := advisory.GooseLocker(db.DB, "migrations", advisory.Unchecked())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if holds, err := knows.Holds(t.Context(), c); holds || err != nil {
+			t.Errorf("Holds after the refusal: %v, %v", holds, err)
+		}
+		if err := knows.SessionLock(t.Context(), c); err != nil {
+			t.Fatalf("Unchecked: %v", err)
+		}
+		if err := knows.SessionUnlock(t.Context(), c); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestGooseLockerBadInput(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		want := lock.ErrInvalid
 		if _, err := advisory.GooseLocker(db.DB, ""); !errors.Is(err, want) {
 			t.Errorf("no name: %v", err)
 		}
 		if _, err := advisory.GooseKeyLocker(db.DB, advisory.Key{}); !errors.Is(err, want) {
 			t.Errorf("no key: %v", err)
+		}
+		for what, opt := range map[string]lock.Option{"TTL": lock.TTL(time.Minute), "Try": lock.Try(), "Poll": advisory.Poll(time.Second)} {
+			if _, err := advisory.GooseLocker(db.DB, "migrations", opt); !errors.Is(err, errors.ErrUnsupported) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if _, err := advisory.GooseLocker(db.DB, "migrations", nil); !errors.Is(err, want) && db.Kind() != sqldb.SQLite {
+			t.Errorf("a nil option: %v", err)
 		}
 		if _, err := advisory.GooseLocker(nil, "migrations"); !errors.Is(err, want) {
 			t.Errorf("no database: %v", err)

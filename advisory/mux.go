@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sqlnative/locks/lock"
+	"github.com/sqlnative/locks/sqldb"
 )
 
 // Which session a key is asked for on. Many locks share few sessions: whoever has one
@@ -41,6 +42,11 @@ func (l *Locker) pick(ctx context.Context, h *held, lease time.Duration, atOnce 
 		case total < l.limit && !trying && (l.opening == 0 || total < l.shareable()):
 			l.opening++
 			l.mu.Unlock()
+			if atOnce { // the pool may have none to give
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, sqldb.Bound)
+				defer cancel()
+			}
 			s, err := l.open(ctx, h, lease, false)
 			return s, false, err
 		}

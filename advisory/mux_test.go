@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,6 +27,7 @@ func out(db *dbtest.DB) int {
 
 // A thousand locks share few connections, and Close gives all of them back.
 func TestManyLocksShareConnections(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		l, err := advisory.New(t.Context(), db.DB)
@@ -74,6 +76,7 @@ func (d slow) Conn(ctx context.Context) (sqldb.DriverConn, error) {
 // Where many want a lock of their own at once, no more than half of the connections
 // are taken for that, also while they are being opened; the number is an option.
 func TestConnectionsOption(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		for n, want := range map[int]int64{1: 1, 2: 1, 3: 2, advisory.DefaultConnections: advisory.DefaultConnections / 2} {
@@ -134,6 +137,7 @@ func TestSessionIsGrantedTwice(t *testing.T) {
 // No key is tried on a session that holds it: one Locker excludes its own goroutines,
 // however few connections it has, and whatever way the key comes.
 func TestOneLockerExcludesItself(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		for _, conns := range []int{1, 2, 8} {
@@ -185,6 +189,7 @@ func TestOneLockerExcludesItself(t *testing.T) {
 // Who waits has a session of its own: what else the Locker does goes on. When there are
 // more waits than connections, the others poll.
 func TestWaitsHaveTheirOwnSession(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		const waits = 6
@@ -254,6 +259,7 @@ func waitersOf(t testing.TB, db *dbtest.DB, name string) (n int) {
 // A pool of two leaves the Locker one connection: everything goes through it, and the
 // waits poll.
 func TestPoolOfTwo(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		two := poolOf(t, db, 2)
@@ -280,6 +286,38 @@ func TestPoolOfTwo(t *testing.T) {
 			t.Error(err)
 		}
 		release(t, mine)
+	})
+}
+
+// A Try does not wait for ever for a connection that the pool does not have, nor for one
+// of the Locker's own.
+func TestTryWithoutAConnection(t *testing.T) {
+	t.Parallel()
+	flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		two := poolOf(t, db, 2)
+		l := locker(t, two)
+		taken := both(t, two)
+		done := make(chan error, 1)
+		go func() {
+			got, err := l.Acquire(context.Background(), "try", lock.Try())
+			if err == nil {
+				err = errors.Join(errors.New("it was had"), got.Release(context.Background()))
+			}
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			if err == nil || errors.Is(err, lock.ErrHeld) || !strings.Contains(err.Error(), `"try"`) || !strings.Contains(err.Error(), "connection") {
+				t.Errorf("the answer is %v", err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("it waits for ever")
+		}
+		if err := taken[0].Close(); err != nil {
+			t.Fatal(err)
+		}
+		release(t, must(t, l, "try", lock.Try()))
 	})
 }
 
@@ -316,6 +354,7 @@ func TestTTLsShareNoSession(t *testing.T) {
 // More readers than connections share the sessions' locks; a writer that waits is not
 // passed by those that come later.
 func TestReadersShareSessions(t *testing.T) {
+	t.Parallel()
 	dbtest.On(t, []sqldb.Kind{sqldb.Postgres}, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		l, other := locker(t, db.DB, advisory.Connections(2)), locker(t, db.DB)

@@ -27,8 +27,10 @@ func Connections(n int) lock.Option {
 
 // Poll has Acquire ask every d/2 to d whether the lock is free, instead of waiting in
 // the server. On PostgreSQL a statement that waits has a snapshot, and a CREATE INDEX
-// CONCURRENTLY, or a VACUUM, of the holder waits for that, or deadlocks with it. An
-// option of New and of Acquire.
+// CONCURRENTLY, or a VACUUM, of the holder waits for that, or deadlocks with it. Who
+// polls has no place in the server's queue: others come first who wait there, and a
+// writer may wait for as long as readers follow each other. An option of New and of
+// Acquire.
 func Poll(d time.Duration) lock.Option {
 	if d < time.Millisecond || d > time.Hour {
 		return bad("Poll is %v; it can be %v to %v", d, time.Millisecond, time.Hour)

@@ -18,7 +18,7 @@ func refused(reason string) error {
 
 // refuse says why advisory locks would not keep what they promise. What can change
 // while the program runs, such as which server is the primary, is looked at again with
-// every session.
+// every session, and on MySQL and MariaDB, where that ends no session, with every ping.
 func (l *Locker) refuse(ctx context.Context) error {
 	if l.limit < 1 {
 		return fmt.Errorf("lock: advisory: the pool has one connection, which a lock would keep for itself: give it two or more, or use the lock table (sqllock.New): %w", errUnsupported)
@@ -57,7 +57,7 @@ func (l *Locker) refusePooler(ctx context.Context) (err error) {
 	seen := [2]map[int64]bool{{}, {}}
 	for range poolerLooks {
 		for i, c := range conns {
-			id, err := l.sql.ping(ctx, c)
+			id, _, err := l.sql.ping(ctx, c)
 			if err != nil {
 				return fmt.Errorf("lock: advisory: asking the server for the session's id: %w", err)
 			}
@@ -70,13 +70,26 @@ func (l *Locker) refusePooler(ctx context.Context) (err error) {
 	return nil
 }
 
-// refuseReplicated finds a node of Galera or of group replication.
+// refuseReplicated refuses a node of Galera or of group replication.
 func (l *Locker) refuseReplicated(ctx context.Context) error {
-	rows, err := l.db.Query(ctx, "SHOW VARIABLES WHERE Variable_name IN ('wsrep_on', 'group_replication_group_name')")
+	rows, err := l.db.Query(ctx, replicationMySQL)
 	if err != nil {
 		return fmt.Errorf("lock: advisory: asking the server whether it is replicated: %w", err)
 	}
 	defer func() { _ = rows.Close() }()
+	return replicated(rows)
+}
+
+// replicationMySQL asks for what tells Galera and group replication from other servers.
+const replicationMySQL = "SHOW VARIABLES WHERE Variable_name IN ('wsrep_on', 'group_replication_group_name')"
+
+// replicated says why the server that answered it is refused.
+func replicated(rows interface {
+	Next() bool
+	Scan(dest ...any) error
+	Err() error
+},
+) error {
 	reason := ""
 	for rows.Next() {
 		var name, value string

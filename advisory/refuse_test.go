@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sqlnative/locks/advisory"
 	"github.com/sqlnative/locks/internal/dbtest"
@@ -110,4 +111,36 @@ func TestServersAreRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A primary that becomes read-only, as in a planned failover, keeps its sessions: what
+// they hold is lost with the next ping, since others get their locks from the new one.
+func TestServerBecomesReadOnly(t *testing.T) {
+	t.Parallel()
+	dbtest.On(t, innodb, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		var s script
+		l, knows := locker(t, db.Wrap(s.wrap)), locker(t, db.Wrap(s.wrap), advisory.Unchecked())
+		begun := time.Now()
+		got, kept := must(t, l, "failover", lock.TTL(3*time.Second)), must(t, knows, "kept", lock.TTL(3*time.Second))
+		var before int64
+		if err := db.SQL.QueryRowContext(t.Context(), "SELECT IS_USED_LOCK('"+serverKey(t, db, "failover")+"')").Scan(&before); err != nil {
+			t.Fatal(err)
+		}
+		s.on("SELECT CONNECTION_ID(), @@global.read_only", -1, false, nil, before, []byte("ON"))
+		select {
+		case <-got.Done():
+		case <-time.After(20 * time.Second):
+			t.Fatal("it is still trusted")
+		}
+		if err := got.Err(); !errors.Is(err, lock.ErrLost) || !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "read-only") {
+			t.Errorf("after %v: %v", time.Since(begun), err)
+		}
+		eventually(t, "its session has ended", func() bool { return sessionOf(t, db, "failover") == 0 })
+		if err := kept.Err(); err != nil {
+			t.Errorf("Unchecked: %v", err)
+		}
+		s.on("", 0, false, nil)
+		release(t, kept)
+	})
 }

@@ -96,6 +96,17 @@ func (s *conn) unsent() error {
 	return s.why
 }
 
+// blame is why the session ends that err has broken. The interleaving that this is
+// about: a caller runs its statement itself, another one's request waits for its turn,
+// and the first one's ctx ends, and with it the session. That ctx is nobody else's
+// error: the other one asks another session.
+func (s *conn) blame(err error) error {
+	if s.run.Err() != nil || isContext(err) {
+		return errAgain
+	}
+	return err
+}
+
 // serve does what a request wants, and answers.
 func (s *conn) serve(r *request) {
 	switch r.op {
@@ -198,7 +209,7 @@ func (s *conn) failed(r *request, err error) {
 	case r.op == opBlock && r.left():
 		return // it ends in any case
 	case s.broken(err):
-		s.die("the connection broke", err)
+		s.die("the connection broke", s.blame(err))
 	default:
 		s.begin(s.patience())
 		var doubt error
@@ -212,13 +223,16 @@ func (s *conn) failed(r *request, err error) {
 		}
 		s.ended()
 		if doubt != nil {
-			s.die("it is not known what it holds", errors.Join(err, doubt))
+			s.die("it is not known what it holds", s.blame(errors.Join(err, doubt)))
 		}
 	}
 	switch {
 	case s.isDead():
 		if r.err = r.ctx.Err(); r.err == nil { // else it was that which broke it
 			r.err = s.unsent()
+		}
+		if errors.Is(r.err, errAgain) { // the driver was a moment faster than ctx
+			r.err = err
 		}
 		return
 	case held:
@@ -331,10 +345,10 @@ func (s *conn) unlock(h *held) (lost bool, err error) {
 		s.drop(h.key)
 		return a.verdict != yes, nil // 0 and NULL, or false: another has it, or nobody
 	case isContext(err) && !s.isDead(): // the caller's own, whose statement it was
-		s.die("the server did not answer a release", errSilent)
+		s.die("the server did not answer a release", s.blame(err))
 		return false, err
 	case s.broken(err) || s.isDead():
-		s.die("the connection broke", err)
+		s.die("the connection broke", s.blame(err))
 		return true, err
 	}
 	s.begin(s.patience())
@@ -342,7 +356,7 @@ func (s *conn) unlock(h *held) (lost bool, err error) {
 	s.ended()
 	switch {
 	case herr != nil:
-		s.die("it is not known what it holds", errors.Join(err, herr))
+		s.die("it is not known what it holds", s.blame(errors.Join(err, herr)))
 		return true, err
 	case !held: // the statement has failed after it was carried out
 		s.drop(h.key)

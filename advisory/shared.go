@@ -28,8 +28,9 @@ func (l *Locker) joinable(h *held) *conn {
 	return best
 }
 
-// errAgain: the lock that was to be shared has just been released.
-var errAgain = errors.New("the lock was released meanwhile")
+// errAgain: the lock that was to be shared has just been released, or the session has
+// ended with another caller's ctx. It is asked again, however often that happens.
+var errAgain = errors.New("the lock was released meanwhile, or its session has ended with another caller's ctx")
 
 // join shares the session's lock, unless somebody waits for the key.
 func (s *conn) join(r *request) {

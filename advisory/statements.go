@@ -24,8 +24,8 @@ type dialect interface {
 	holds(ctx context.Context, c *sqldb.Conn, k Key) (bool, error)
 	// waitedFor says whether any session waits for it.
 	waitedFor(ctx context.Context, c *sqldb.Conn, k Key) (bool, error)
-	// ping answers the session's id.
-	ping(ctx context.Context, c *sqldb.Conn) (int64, error)
+	// ping answers the session's id, and why its server is refused by now.
+	ping(ctx context.Context, c *sqldb.Conn) (id int64, refuse string, err error)
 
 	// lease is what the server can make of a TTL, or why it cannot.
 	lease(ttl time.Duration) (time.Duration, error)

@@ -1,6 +1,7 @@
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -35,9 +36,7 @@ func (m innodb) setUp(ctx context.Context, c *sqldb.Conn, lease time.Duration, m
 		return s, err
 	}
 	for name, value := range map[string]string{"read_only": readOnly, "innodb_read_only": innodb} {
-		if value != "0" && !strings.EqualFold(value, "OFF") {
-			s.refuse = fmt.Sprintf("it is read-only (%s is %s): a replica has locks of its own", name, value)
-		}
+		s.refuse = cmp.Or(s.refuse, refuseReadOnly(name, value))
 	}
 	set := fmt.Sprintf("SET %s = ?, SESSION wait_timeout = %d, SESSION %s = 0", mysqlMark, lease/time.Second, m.maxTime())
 	_, err = c.Exec(ctx, set, mark)
@@ -129,9 +128,23 @@ func (m innodb) waitedFor(context.Context, *sqldb.Conn, Key) (bool, error) {
 	return false, errUnsupported
 }
 
-func (m innodb) ping(ctx context.Context, c *sqldb.Conn) (id int64, err error) {
-	err = c.QueryRow(ctx, "SELECT CONNECTION_ID()").Scan(&id)
-	return id, err
+// ping: a planned failover makes the old primary read-only, and leaves its sessions
+// alone, while others get their locks from the new one.
+func (m innodb) ping(ctx context.Context, c *sqldb.Conn) (id int64, refuse string, err error) {
+	var readOnly string
+	err = c.QueryRow(ctx, "SELECT CONNECTION_ID(), @@global.read_only").Scan(&id, &readOnly)
+	if err != nil {
+		return id, "", err
+	}
+	return id, refuseReadOnly("read_only", readOnly), nil
+}
+
+// refuseReadOnly says why a server is refused where one of these settings has that value.
+func refuseReadOnly(name, value string) string {
+	if value == "0" || strings.EqualFold(value, "OFF") {
+		return ""
+	}
+	return fmt.Sprintf("it is read-only (%s is %s): a replica has locks of its own", name, value)
 }
 
 // maxWaitTimeout is how long wait_timeout can be, in seconds: a year.

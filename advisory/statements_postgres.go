@@ -150,9 +150,10 @@ func (p postgres) waitedFor(ctx context.Context, c *sqldb.Conn, k Key) (waited b
 	return waited, err
 }
 
-func (p postgres) ping(ctx context.Context, c *sqldb.Conn) (id int64, err error) {
+// ping: a primary does not become a standby without a restart, which ends the session.
+func (p postgres) ping(ctx context.Context, c *sqldb.Conn) (id int64, refuse string, err error) {
 	err = c.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&id)
-	return id, err
+	return id, "", err
 }
 
 // lease: idle_session_timeout is a number of milliseconds, of 31 bits (24 days).

@@ -51,13 +51,18 @@ func (s *conn) tick() time.Duration {
 	return s.period()
 }
 
-// ping asks the session for its id, which has to be the one that it had.
+// ping asks the session for its id, which has to be the one that it had, and its server
+// whether it is still one to trust.
 func (s *conn) ping() (sent time.Time, err error) {
 	sent = s.begin(s.lease)
-	id, err := s.l.sql.ping(s.run, s.conn)
+	id, refuse, err := s.l.sql.ping(s.run, s.conn)
 	s.ended()
 	if err == nil {
 		err = s.same(id)
+	}
+	if err == nil && refuse != "" && !s.l.config.unchecked {
+		err = refused(refuse)
+		s.die("its server is refused by now", err)
 	}
 	if err == nil {
 		s.pinged, s.retry = sent, time.Time{}

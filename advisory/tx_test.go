@@ -148,6 +148,7 @@ func TestAcquireTx(t *testing.T) {
 // Under READ COMMITTED whoever has waited sees what the holder before has committed.
 // The negative control is two transactions that read before either writes.
 func TestAcquireTxCounts(t *testing.T) {
+	t.Parallel()
 	dbtest.On(t, postgresOnly, func(t *testing.T, db *dbtest.DB) {
 		db.MustExec(t, "CREATE TABLE t (n BIGINT)", "INSERT INTO t VALUES (0)")
 		count := func(name string, read func()) error {
@@ -279,14 +280,16 @@ func TestAcquireTxContext(t *testing.T) {
 
 // The server's own time limits end a wait, and leave nothing behind.
 func TestAcquireTxServerTimeouts(t *testing.T) {
+	t.Parallel()
 	inBoth(t, func(t *testing.T, db *dbtest.DB, begin func(sql.IsolationLevel) aTx) {
 		tx := begin(0)
 		if err := advisory.AcquireTx(t.Context(), tx.Tx, "job"); err != nil {
 			t.Fatal(err)
 		}
+		// Long enough for the try, on a busy machine, which comes before the wait.
 		for setting, class := range map[string]sqldb.Class{"lock_timeout": sqldb.LockTimeout, "statement_timeout": sqldb.Canceled} {
 			waiting := begin(0)
-			if _, err := waiting.Exec(t.Context(), "SET LOCAL "+setting+" = 50"); err != nil {
+			if _, err := waiting.Exec(t.Context(), "SET LOCAL "+setting+" = 1000"); err != nil {
 				t.Fatal(err)
 			}
 			err := advisory.AcquireTx(t.Context(), waiting.Tx, "job")
@@ -308,6 +311,7 @@ func TestAcquireTxServerTimeouts(t *testing.T) {
 // Two names in opposite orders: one of the two is told to begin anew, and which
 // name it was about.
 func TestAcquireTxDeadlock(t *testing.T) {
+	t.Parallel()
 	inBoth(t, func(t *testing.T, _ *dbtest.DB, begin func(sql.IsolationLevel) aTx) {
 		a, b := begin(0), begin(0)
 		if err := errors.Join(advisory.AcquireTx(t.Context(), a.Tx, "first"), advisory.AcquireTx(t.Context(), b.Tx, "second")); err != nil {

@@ -26,8 +26,8 @@ const (
 )
 
 // wait stands in the queue of the name, and waits at its head. held is what a try has
-// answered before; nil: there was none.
-func (l *Locker) wait(wctx, ctx context.Context, t target, o *lock.Options, held *lock.HeldError, begun time.Time) (*lock.Lock, error) {
+// answered before; nil: there was none. atHead: that was at the head of the queue.
+func (l *Locker) wait(wctx, ctx context.Context, t target, o *lock.Options, held *lock.HeldError, atHead bool, begun time.Time) (*lock.Lock, error) {
 	wctx, cancel := context.WithCancelCause(wctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.life, func() { cancel(lock.ErrClosed) })()
@@ -39,11 +39,13 @@ func (l *Locker) wait(wctx, ctx context.Context, t target, o *lock.Options, held
 	if told {
 		waiting(held)
 	}
-	leave, err := l.queue.Enter(wctx, t.line)
-	if err != nil {
-		return nil, l.ended(wctx, ctx, t, nil, begun, nil)
+	if !atHead {
+		leave, err := l.queue.Enter(wctx, t.line)
+		if err != nil {
+			return nil, l.ended(wctx, ctx, t, nil, begun, nil)
+		}
+		defer leave()
 	}
-	defer leave()
 	w := &waiter{l: l, t: t, o: o, ctx: wctx}
 	defer w.close()
 	for {
@@ -126,7 +128,7 @@ func (w *waiter) once() (*lock.Lock, error) {
 		w.l.see(w.t.line, &lock.HeldError{Name: w.t.name})
 		return nil, nil
 	}
-	gone := errors.Is(err, errGone) || sqldb.ClassOf(err) == sqldb.ConnLost
+	gone := errors.Is(err, errGone) || errors.Is(err, errAgain) || sqldb.ClassOf(err) == sqldb.ConnLost
 	w.close()
 	switch {
 	case w.ctx.Err() != nil:
@@ -209,7 +211,8 @@ type line struct {
 func (l *Locker) see(name string, held *lock.HeldError) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at, ok := l.lines[name]; ok {
+	at, ok := l.lines[name]
+	if ok && (at.held == nil || held.Holder != (lock.Holder{})) {
 		at.held = held
 		l.lines[name] = at
 	}

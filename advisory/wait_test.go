@@ -32,6 +32,7 @@ func acquiring(t testing.TB, ctx context.Context, db *dbtest.DB, l lock.Locker, 
 // A cancelled ctx returns at once, and no session stays behind waiting: else that one
 // would be granted the lock, for nobody.
 func TestCancelledWait(t *testing.T) {
+	t.Parallel()
 	flavours(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		holder, l := locker(t, db.DB), locker(t, db.DB)
@@ -61,6 +62,7 @@ func TestCancelledWait(t *testing.T) {
 
 // The grant that comes in the moment in which the caller leaves is given back.
 func TestGrantAtTheMomentOfCancel(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		holder, l := locker(t, db.DB), locker(t, db.DB)
@@ -87,17 +89,22 @@ func TestGrantAtTheMomentOfCancel(t *testing.T) {
 }
 
 // Waits below a second are honoured, though GET_LOCK counts whole seconds; and so is
-// what comes on top of whole ones.
+// what comes on top of whole ones: by pauses, and not by asking without end.
 func TestShortWaits(t *testing.T) {
 	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
-		holder, l := locker(t, db.DB), locker(t, db.DB)
+		handle, counter := dbtest.Count(db.DB)
+		holder, l := locker(t, db.DB), locker(t, handle)
 		got := must(t, holder, "short")
 		for _, d := range []time.Duration{time.Millisecond, 40 * time.Millisecond, 400 * time.Millisecond, 1300 * time.Millisecond} {
+			counter.Take()
 			begun := time.Now()
 			_, err := l.Acquire(t.Context(), "short", lock.Wait(d))
 			took := time.Since(begun)
+			if n, most := len(counter.Take()), 10+int(took/(20*time.Millisecond)); n > most {
+				t.Errorf("Wait(%v): %d statements in %v, more than %d", d, n, took, most)
+			}
 			if !errors.Is(err, lock.ErrHeld) || errors.Is(err, context.DeadlineExceeded) || took < d || took > d+5*time.Second {
 				t.Errorf("Wait(%v): %v after %v", d, err, took)
 			}
@@ -143,6 +150,9 @@ func TestSlices(t *testing.T) {
 		}
 		release(t, got)
 		next := <-granted
+		if next == nil {
+			t.FailNow() // it was told why
+		}
 		time.Sleep(2 * ttl)
 		if err := next.Err(); err != nil {
 			t.Errorf("after two TTLs: %v", err)
@@ -239,6 +249,7 @@ func TestPoll(t *testing.T) {
 // A session that is killed while somebody waits on it, or whose statement is, costs the
 // wait its place, or ends it with an error, and nothing else.
 func TestWaitIsKilled(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		holder, l := locker(t, db.DB), locker(t, db.DB)
@@ -280,4 +291,128 @@ func waiterOf(t testing.TB, db *dbtest.DB, name string) (id int64) {
 		t.Fatal(err)
 	}
 	return id
+}
+
+// Who was seen to hold the lock is told at the end of a wait, also if the server does not
+// answer that question any more, or a wait of it has told nothing.
+func TestHolderIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		var s script
+		l := locker(t, db.Wrap(s.wrap))
+		got := must(t, l, "mine")
+		question := "pg_stat_activity"
+		if db.Kind().InnoDB() {
+			question = "IS_USED_LOCK("
+		}
+		s.on(question, -1, false, errWire)
+		_, err := l.Acquire(t.Context(), "mine", lock.TTL(time.Second), lock.Wait(1500*time.Millisecond)) // more than a slice
+		var held *lock.HeldError
+		if !errors.As(err, &held) || held.Holder.Label != "this process" || s.hit() == 0 {
+			t.Errorf("%v, after %d questions", err, s.hit())
+		}
+		s.on("", 0, false, nil)
+		release(t, got)
+	})
+}
+
+// Time limits that the pool's sessions have do not end a wait in the server, nor leave a
+// doubt about it. The control is the same wait by hand, on such a session.
+func TestLimitsOfThePool(t *testing.T) {
+	t.Parallel()
+	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		limits, byHand := "&statement_timeout=100&lock_timeout=100", "SELECT pg_advisory_lock(%s)"
+		switch db.Kind() {
+		case sqldb.MySQL:
+			limits, byHand = "&max_execution_time=100", "SELECT GET_LOCK('%s', 20)"
+		case sqldb.MariaDB:
+			limits, byHand = "&max_statement_time=0.1", "SELECT GET_LOCK('%s', 20)"
+		}
+		if !strings.Contains(db.DSN, "?") {
+			limits = "?" + limits[1:]
+		}
+		limited := *db
+		limited.DSN += limits
+		pool := poolOf(t, &limited, 3)
+		holder, l := locker(t, db.DB), locker(t, pool)
+		got := must(t, holder, "limits")
+		control, err := pool.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer *string
+		if err := control.QueryRow(t.Context(), fmt.Sprintf(byHand, serverKey(t, db, "limits"))).Scan(&answer); err == nil && answer != nil && *answer == "1" {
+			t.Error("the limits limit nothing")
+		}
+		if err := control.Close(); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		done := acquiring(t, t.Context(), db, l, "limits", lock.Wait(time.Minute))
+		time.Sleep(1200 * time.Millisecond)
+		select {
+		case err := <-done:
+			t.Fatalf("it did not wait: %v after %v", err, time.Since(begun))
+		default:
+		}
+		release(t, got)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		release(t, must(t, holder, "limits", lock.Try()))
+	})
+}
+
+// An error of a wait, such as a deadlock, names the lock and leaves nothing behind:
+// neither a lock, if it was granted all the same, nor a loss of the others.
+func TestErrorOfAWait(t *testing.T) {
+	t.Parallel()
+	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		block := "IS NOT NULL" // only a wait says that
+		if db.Kind().InnoDB() {
+			block = ", 9)" // a slice: in whole seconds, and with a moment for the answer
+		}
+		for what, err := range map[string]error{
+			"cancelled": serverError(db.Kind(), "57014", 3024),
+			"deadlock":  serverError(db.Kind(), "40P01", map[sqldb.Kind]uint16{sqldb.MySQL: 3058, sqldb.MariaDB: 1213}[db.Kind()]),
+			"exhausted": serverError(db.Kind(), "53200", 1041),
+		} {
+			for _, granted := range []bool{true, false} {
+				var s script
+				l, holder := locker(t, db.Wrap(s.wrap)), locker(t, db.DB)
+				kept, got := must(t, l, "kept"), must(t, holder, "failed")
+				s.on(block, 1, granted, err)
+				done := make(chan error, 1)
+				go func() {
+					_, err := l.Acquire(t.Context(), "failed")
+					done <- err
+				}()
+				if granted {
+					eventually(t, "it waits", func() bool { return waitersOf(t, db, "failed") == 1 })
+					release(t, got)
+				}
+				aerr := <-done
+				if !errors.Is(aerr, err) || !strings.Contains(aerr.Error(), `"failed"`) || errors.Is(aerr, lock.ErrHeld) || what == "deadlock" && !strings.Contains(aerr.Error(), "what is held stays held") {
+					t.Errorf("%s: %v", what, aerr)
+				}
+				if s.hit() != 1 {
+					t.Fatalf("%d statements were answered by the script", s.hit())
+				}
+				if !granted {
+					release(t, got)
+				}
+				if id := sessionOf(t, db, "failed"); id != 0 {
+					t.Errorf("%s, granted %v: session %d has it", what, granted, id)
+				}
+				if err := kept.Err(); err != nil || sessionOf(t, db, "kept") == 0 {
+					t.Errorf("%s: the other lock: %v", what, err)
+				}
+				release(t, kept)
+				release(t, must(t, l, "failed"))
+			}
+		}
+	})
 }

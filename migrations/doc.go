@@ -34,6 +34,10 @@
 // The lock needs a session: through a proxy that pools transactions (PgBouncer in
 // transaction mode) Up fails, and says so, before it has changed anything.
 //
+// On a Galera cluster, or under group replication, a GET_LOCK is each node's own, so
+// processes that migrate at once have to do it through the same node. Through
+// different ones they are not kept apart, and one of them may fail.
+//
 // The rule for what a migration may change, so that the programs of the release
 // before go on working beside it, stands in the documentation of internal/schema.
 package migrations

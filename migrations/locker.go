@@ -30,7 +30,8 @@ func newLocker(r *run) locker {
 	if r.place.Kind == sqldb.SQLite {
 		return &sqliteLocker{r: r}
 	}
-	session, err := advisory.GooseLocker(r.db, lockName)
+	// Galera and group replication are not refused: see the package's documentation.
+	session, err := advisory.GooseLocker(r.db, lockName, advisory.Unchecked())
 	if err != nil {
 		panic("migrations: the lock for migrations: " + err.Error()) // the name is a good one, and the server has such locks
 	}

@@ -52,6 +52,23 @@ func (q *Queue) Enter(ctx context.Context, name string) (leave func(), err error
 	}
 }
 
+// Head takes the place at the head of the line for name, if nobody stands in it: for
+// who tries before it waits, so that those who come meanwhile stand behind it. Else
+// ok is false. leave is that of Enter.
+func (q *Queue) Head(name string) (leave func(), ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.lines[name]) > 0 {
+		return nil, false
+	}
+	if q.lines == nil {
+		q.lines = map[string][]*place{}
+	}
+	p := &place{q: q, name: name}
+	q.lines[name] = []*place{p}
+	return p.leave, true
+}
+
 // Len is how many wait for name, the head included.
 func (q *Queue) Len(name string) int {
 	q.mu.Lock()

@@ -85,3 +85,37 @@ func TestGiveUp(t *testing.T) {
 		}
 	})
 }
+
+// Who takes the head is in front of those who come later; there is one head.
+func TestHead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue
+		leave, ok := q.Head("a")
+		if !ok || q.Len("a") != 1 {
+			t.Fatalf("nobody is there: %v, %d", ok, q.Len("a"))
+		}
+		if _, ok := q.Head("a"); ok {
+			t.Error("two are at the head")
+		}
+		came := false
+		go func() {
+			next, err := q.Enter(t.Context(), "a")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			came = true
+			next()
+		}()
+		synctest.Wait()
+		if came {
+			t.Error("it did not wait for the head")
+		}
+		leave()
+		leave()
+		synctest.Wait()
+		if !came || len(q.lines) != 0 {
+			t.Errorf("it came: %v; %d lines are left", came, len(q.lines))
+		}
+	})
+}
