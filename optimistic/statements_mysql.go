@@ -27,7 +27,7 @@ func mysql(kind sqldb.Kind) dialect {
 	}
 	const maxInt = "9223372036854775807"
 	return dialect{
-		quote:  kind.Quote,
+		quote:  kind.QuoteColumn,
 		update: update, remove: remove, fresh: "<",
 		sole:  func(string, string) string { return "" },
 		sound: func(string) string { return "" },

@@ -16,7 +16,7 @@ import "github.com/sqlnative/locks/sqldb"
 // snapshot.
 func postgres() dialect {
 	return dialect{
-		quote:  sqldb.Postgres.Quote,
+		quote:  sqldb.Postgres.QuoteColumn,
 		update: "UPDATE ", remove: "DELETE FROM ", numbered: "$", number: "::bigint", fresh: "<=",
 		sole: func(table, key string) string {
 			return "\n\tAND (SELECT count(*) FROM (SELECT FROM " + table + " WHERE " + key + " LIMIT 2) AS rows) = 1"

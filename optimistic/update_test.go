@@ -86,6 +86,9 @@ func TestConflict(t *testing.T) {
 				t.Error("stale can be tried again")
 			}
 
+			// Alone, whether the row is further, or was put back.
+			_, err = a.Update(ctx, h, seven, 4, set)
+			conflict(t, err, optimistic.Stale)
 			v, err = a.Update(ctx, h, seven, 6, set)
 			if c := conflict(t, err, optimistic.Stale); v != 6 || c.Current != 5 {
 				t.Errorf("version %d, %+v", v, c)

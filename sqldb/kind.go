@@ -90,6 +90,16 @@ func (k Kind) Quote(ident string) string {
 	return `"` + strings.ReplaceAll(ident, `"`, `""`) + `"`
 }
 
+// QuoteColumn quotes a column in a statement that reads or changes rows. On SQLite
+// "state" is the text 'state' where there is no such column, and a condition might
+// hold; in backquotes it is a column, or an error.
+func (k Kind) QuoteColumn(ident string) string {
+	if k == SQLite {
+		return MySQL.Quote(ident)
+	}
+	return k.Quote(ident)
+}
+
 // QuoteTable validates and quotes the name of a table, which may have a schema
 // (MySQL and MariaDB: a database) in front: "t_bonus", "shop.t_bonus".
 func (k Kind) QuoteTable(name string) (string, error) {

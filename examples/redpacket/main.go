@@ -15,6 +15,8 @@
 //	                  read; else reads again: never oversold
 //	take-once         stock.TakeOnce with the user as the claim, and everybody presses
 //	                  twice: never oversold, and nobody is served twice
+//	combined          the same by stock.Combine: those who press at the same time are
+//	                  one statement and one commit; the record is written afterwards
 //	lock-table        as naive, one user at a time under lock.Do: never oversold,
 //	                  unless a holder is stopped for longer than its lease
 //	lock-table+guard  the same, with the lock's Guard in the transaction that writes:

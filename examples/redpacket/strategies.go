@@ -43,6 +43,7 @@ func strategies() []strategy {
 		{name: "guarded", protected: true, open: guarded},
 		{name: "version", protected: true, open: versioned},
 		{name: "take-once", protected: true, locks: true, open: takeOnce},
+		{name: "combined", protected: true, locks: true, open: combined},
 		{name: "lock-table", protected: true, stalls: true, locks: true, open: locked},
 		{name: "lock-table+guard", protected: true, locks: true, open: lockedGuard},
 		{name: "advisory", protected: true, stalls: true, server: true, open: advised},

@@ -51,7 +51,7 @@ func rules() []rule {
 		{folder: "sqllock", uses: []string{"lock", "internal/schema", "internal/waitq"}},
 		{folder: "advisory", uses: []string{"lock", "internal/waitq"}},
 		{folder: "optimistic", uses: []string{"sqldb", "internal/rowkey"}},
-		{folder: "optimistic/stock", uses: []string{"sqldb", "internal/schema"}},
+		{folder: "optimistic/stock", uses: []string{"sqldb", "internal/rowkey"}},
 
 		{folder: "joblock", uses: []string{"lock", "internal/schema"}},
 		{folder: "migrations", uses: []string{"internal/schema", "advisory"}, modules: []string{goose}},

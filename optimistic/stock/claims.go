@@ -16,8 +16,10 @@ import (
 type claimStatements struct {
 	// insert makes the claim without its receipt, and answers when, or no row if the
 	// claim is there. On MySQL and MariaDB it answers nothing, and a claim that is there
-	// is a duplicate key.
-	insert claimStatement
+	// is a duplicate key; it inserts nothing if there is no gate. gates makes the gates,
+	// countGates counts them: see mysqlClaims. Empty elsewhere.
+	insert            claimStatement
+	gates, countGates string
 	// find reads a claim: owner, n, what was left, when. findTx reads it as it is, in
 	// a transaction whose snapshot may be older.
 	find, findTx claimStatement
@@ -70,6 +72,8 @@ func (c claim) arg(letter byte) any {
 		return c.owner
 	case 'n':
 		return c.n
+	case 'g':
+		return c.gate()
 	}
 	return c.left // 'l'
 }

@@ -1,6 +1,10 @@
 package stock
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/sqlnative/locks/sqldb"
+)
 
 // postgresClaims: ON CONFLICT DO NOTHING waits for whoever has inserted the claim and
 // not yet committed, and then does not abort the transaction, as a duplicate key
@@ -17,8 +21,7 @@ import "strings"
 // whatever the stock's column does; 'abc' and 'ABC' can be one row, and have one own
 // id.
 func postgresClaims(table string, q quoted) claimStatements {
-	of := `(SELECT (n.nspname || '.' || c.relname) COLLATE "C" FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = '` +
-		q.table + `'::regclass)`
+	of := identity(sqldb.Postgres, "", q)
 	c := claimCompiler{claims: table, mark: "$", numbered: true, names: strings.NewReplacer("$claims", claimsName, "$stock", of, "$table", q.table, "$id", q.id,
 		"$count", q.count, "$version", q.ifVersion(", "+q.version+" = "+q.version+" + 1"), "$sound", postgresSound(q, "{i}"),
 		"$problem", postgresProblem(q), "$pk", "stock = "+of+" AND id = {k} AND claim = {c}")}

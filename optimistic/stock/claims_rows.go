@@ -17,14 +17,8 @@ func (s *Stock) makeClaim(ctx context.Context, tx *sqldb.Tx, c *claim) (at time.
 	st := s.claims.insert
 	args := st.args(s.db.Kind(), *c)
 	if s.db.Kind().InnoDB() {
-		_, err := tx.Exec(ctx, st.query, args...)
-		switch {
-		case err == nil:
-			return at, true, nil
-		case sqldb.ClassOf(err) == sqldb.Duplicate:
-			return at, false, nil
-		}
-		return at, false, s.explainClaim(c, err)
+		made, err := s.insertClaim(ctx, tx, c)
+		return at, made, err
 	}
 	err = tx.QueryRow(ctx, st.query, args...).Scan(&at)
 	switch {
@@ -47,14 +41,22 @@ func (s *Stock) findClaim(ctx context.Context, h sqldb.Handle, st claimStatement
 		return Receipt{}, false, nil
 	case err != nil:
 		return Receipt{}, false, s.explainClaim(c, err)
+	}
+	r, err = s.receiptOf(c, r, owner, left)
+	return r, true, err
+}
+
+// receiptOf makes a receipt of a claim's row.
+func (s *Stock) receiptOf(c *claim, r Receipt, owner string, left *int64) (Receipt, error) {
+	switch {
 	case r.N != c.n:
-		return Receipt{}, true, fmt.Errorf("%w: %s id %v: the claim %q was made for %d, and not for %d: one claim is one take", ErrClaimMismatch, s.table.Name, c.id, c.claim, r.N, c.n)
+		return Receipt{}, fmt.Errorf("%w: %s id %v: the claim %q was made for %d, and not for %d: one claim is one take", ErrClaimMismatch, s.table.Name, c.id, c.claim, r.N, c.n)
 	case left == nil:
-		return Receipt{}, true, fmt.Errorf("%w: %s id %v: the claim %q has no receipt: it was not written by sqllock, or by a transaction that should not have been committed", ErrBadRow, s.table.Name, c.id, c.claim)
+		return Receipt{}, fmt.Errorf("%w: %s id %v: the claim %q has no receipt: it was not written by sqllock, or by a transaction that should not have been committed", ErrBadRow, s.table.Name, c.id, c.claim)
 	}
 	r.Left = *left
 	r.Fresh = owner == c.owner
-	return r, true, nil
+	return r, nil
 }
 
 // claimed is a row of the stock as a claim sees it.

@@ -1,6 +1,10 @@
 package stock
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/sqlnative/locks/sqldb"
+)
 
 // sqliteClaims: there is one writer, and what it reads is what is. The first
 // statement takes the write lock, and a claim that is there changes nothing.
@@ -8,11 +12,8 @@ import "strings"
 // The stock table is known as main.NAME, in lower case: SQLite takes T_Bonus and t_bonus
 // for one.
 func sqliteClaims(table, name string, q quoted) claimStatements {
-	if !strings.Contains(name, ".") {
-		name = "main." + name
-	}
 	const now = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
-	of := "'" + strings.ToLower(name) + "'"
+	of := identity(sqldb.SQLite, name, q)
 	own := `CASE typeof($id) WHEN 'blob' THEN '\x' || lower(hex($id)) ELSE CAST($id AS TEXT) END`
 	own = strings.ReplaceAll(own, "$id", q.id)
 	c := claimCompiler{claims: table, mark: "?", numbered: true, names: strings.NewReplacer("$claims", claimsName, "$stock", of, "$table", q.table, "$id", q.id,

@@ -33,7 +33,9 @@ type settlement struct{ op, state string }
 // connection breaks under its COMMIT, it is done once more, which is harmless, and
 // [sqldb.Uncertain] only if that fails as well. In a transaction it is confirmed by the
 // caller's commit: until then the reservation is locked, and what has been confirmed in
-// time stays so, however late the commit comes.
+// time stays so, however late the commit comes. Not guaranteed: that ErrNoReservation is
+// current in REPEATABLE READ on PostgreSQL, which shows no reservation that was made
+// since; the error says so, and [sqldb.Retryable] reports it.
 func (s *Stock) Confirm(ctx context.Context, h sqldb.Handle, id string) error {
 	return s.settle(ctx, h, id, settlement{"confirm", confirmed})
 }
@@ -114,7 +116,13 @@ func (s *Stock) settleTx(ctx context.Context, tx *sqldb.Tx, reservation, owner s
 	err := tx.QueryRow(ctx, q.lock, reservation, owner).Scan(&state, &expires, &settled)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return fail(ErrNoReservation, nil)
+		e := &HoldError{Op: to.op, Table: s.table.Name, Reservation: reservation, why: ErrNoReservation}
+		if q.level != "" {
+			if err := tx.QueryRow(ctx, q.level).Scan(&e.snapshot); err != nil {
+				return s.explainHold(to.op, err)
+			}
+		}
+		return e
 	case err != nil:
 		return s.explainHold(to.op, err)
 	}

@@ -17,14 +17,18 @@
 // a cart, that is confirmed or cancelled before it expires. At any moment, what is left,
 // what is held and what was confirmed add up to what there was.
 //
+// [Stock.Combine] is for a row that many take from at the same time: one statement and
+// one commit for all of them, and each gets its own answer.
+//
 // # Lock order
 //
-// In a transaction that does several things, what they lock is in this order, and
-// transactions that keep to it do not deadlock with each other: claims first, then
-// reservations, then rows of the stock, sorted as the column compares their ids. So one
-// TakeAll and not two, and TakeOnce, Confirm and Cancel before it. Who can't keep to it
-// gets errors that [github.com/sqlnative/locks/sqldb.Retryable] reports, and repeats the
-// transaction.
+// Every operation locks in this order: claims first, then reservations, then rows of
+// the stock, sorted as the column compares their ids. Operations that run by themselves
+// never deadlock with each other. Neither do transactions of which each does one of
+// them that locks rows (Take, Put, TakeAll, TakeOnce, Reserve, Cancel, Sweep), and any
+// Confirm before it. So one TakeAll and not two: a second one locks rows again, and they
+// may be out of order. Who can't keep to it gets errors that
+// [github.com/sqlnative/locks/sqldb.Retryable] reports, and repeats the transaction.
 //
 // Of its own accord, the package locks reservations sorted by their ids, or passes over
 // those that somebody is at: a take in a transaction, which finds too little when it may

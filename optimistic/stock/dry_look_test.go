@@ -51,6 +51,7 @@ func dryTakes(t *testing.T, db *dbtest.DB) (take func(ctx context.Context) error
 // before it asked: what is put back meanwhile is seen.
 func TestDryReadTogether(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		take, d := dryTakes(t, db)
 		first := make(chan error, 1)
 		go func() { first <- take(context.Background()) }()

@@ -21,6 +21,7 @@ const goroutines = 64
 // say, and never below zero.
 func TestConserved(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		const start = 300
 		s := bonus(t, db, "300")
 		db.MustExec(t, "CREATE TABLE seen (n BIGINT)")

@@ -2,6 +2,9 @@ package stock_test
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -10,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sqlnative/locks/internal/dbtest"
+	"github.com/sqlnative/locks/optimistic/stock"
 	"github.com/sqlnative/locks/sqldb"
 )
 
@@ -19,11 +23,12 @@ import (
 // says, whether anybody retries it or not.
 func TestNoDeadlock(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		mixed(t, db)
 		var d deadlocks
 		handle := db.Wrap(func(drv sqldb.Driver) sqldb.Driver { return counting{drv, &d} })
 		m := &mix{s: open(t, handle, goodsTable), db: handle}
-		until := time.Now().Add(loadTime(3*time.Second, 10*time.Second))
+		until := time.Now().Add(loadTime(2*time.Second, 10*time.Second))
 		pruned := make(chan struct{})
 		go func() {
 			defer close(pruned)
@@ -35,32 +40,77 @@ func TestNoDeadlock(t *testing.T) {
 		}()
 		m.run(context.Background(), 32, until, func(err error) { t.Error(err) })
 		<-pruned
-		if victims := slices.DeleteFunc(d.victims, own(db.Kind())); len(victims) != 0 {
+		victims := slices.DeleteFunc(d.victims, func(query string) bool { return db.Kind() == sqldb.MariaDB && passesOver(query) })
+		if len(victims) != 0 {
 			t.Errorf("%d deadlocks in %d steps: %q", len(victims), m.done.Load(), victims)
 		}
 		t.Logf("%d steps, %d refused", m.done.Load(), m.short.Load())
 	})
 }
 
-// own reports whether a victim is one of those that InnoDB makes by itself, in no order
-// of ours. They are told, and try again.
-//
-// Several make the same claim, and wait for the first one; it is refused, and takes the
-// claim back; then all of them get a shared lock on what is left of it, and each waits
-// for the others' to insert.
-//
-// MariaDB passes over a locked row (SKIP LOCKED) by asking for the lock and taking that
-// back, and for that moment counts as waiting.
-func own(kind sqldb.Kind) func(query string) bool {
-	return func(query string) bool {
-		return kind.InnoDB() && strings.HasPrefix(query, "INSERT INTO") && strings.Contains(query, "claims` (") ||
-			kind == sqldb.MariaDB && strings.HasSuffix(query, "SKIP LOCKED")
-	}
+// passesOver reports whether a statement waits for no row. On MariaDB 11 it is the victim
+// of a deadlock once in many thousand steps. Who is one waits: so the server takes it
+// to wait, for a moment, for a row that it passes over, whose holder does wait for rows
+// of this transaction. It is told, and tries again. On MySQL it was never seen.
+func passesOver(query string) bool { return strings.HasSuffix(query, "SKIP LOCKED") }
+
+// 64 goroutines make one claim which is always refused, by themselves and in
+// transactions that roll back or commit: those who wait for it queue, and the end of the
+// one that they wait for makes no deadlock of them. So it is at every level.
+func TestRefusedClaimsDoNotDeadlock(t *testing.T) {
+	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		var d deadlocks
+		claimed(t, db, "0")
+		handle := db.Wrap(func(drv sqldb.Driver) sqldb.Driver { return counting{drv, &d} })
+		s := open(t, handle, table)
+		if _, err := s.TakeOnce(t.Context(), handle, 10001, 1, "the first, which makes the gates"); !errors.Is(err, stock.ErrSoldOut) {
+			t.Fatal(err)
+		}
+		levels := []sqldb.TxOptions{readCommitted, {Isolation: sql.LevelRepeatableRead}}
+		if db.Kind() == sqldb.Postgres { // there, at stricter levels, a claim of somebody else is 40001
+			levels = levels[:1]
+		}
+		var wg sync.WaitGroup
+		for g := range goroutines {
+			wg.Go(func() {
+				for i := range 8 {
+					id := 10001 - i%2 // sold out, and no such row
+					var refused error
+					take := func(ctx context.Context, h sqldb.Handle) (err error) {
+						_, refused = s.TakeOnce(ctx, h, id, 1, fmt.Sprint("claim ", i))
+						return refused
+					}
+					var err error
+					switch (g + i) % 3 {
+					case 0:
+						err = take(context.Background(), handle)
+					case 1:
+						err = handle.InTx(context.Background(), levels[g%len(levels)], func(ctx context.Context, tx *sqldb.Tx) error { return take(ctx, tx) })
+					default:
+						err = handle.InTx(context.Background(), levels[g%len(levels)], func(ctx context.Context, tx *sqldb.Tx) error { _ = take(ctx, tx); return nil })
+						err = errors.Join(err, refused)
+					}
+					if !errors.Is(err, stock.ErrSoldOut) && !errors.Is(err, stock.ErrNotFound) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if len(d.victims) != 0 {
+			t.Errorf("%d deadlocks: %q", len(d.victims), d.victims)
+		}
+		if n := claimRows(t, db); n != 0 {
+			t.Errorf("%d claims of nothing", n)
+		}
+	})
 }
 
 // The control: takes in no order deadlock, and the count sees it.
 func TestUnorderedDeadlocks(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		mixed(t, db)
 		var d deadlocks
 		handle := db.Wrap(func(drv sqldb.Driver) sqldb.Driver { return counting{drv, &d} })

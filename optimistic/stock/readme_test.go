@@ -17,7 +17,7 @@ func TestReadmeSQL(t *testing.T) {
 	fold := func(s string) string { return strings.Join(strings.Fields(s), " ") }
 	readme := fold(string(b))
 	for _, kind := range []sqldb.Kind{sqldb.Postgres, sqldb.MySQL, sqldb.SQLite} {
-		q := quoted{table: kind.Quote("t_bonus"), id: kind.Quote("id"), count: kind.Quote("left_count"), version: kind.Quote("version")}
+		q := quoted{table: kind.Quote("t_bonus"), id: kind.QuoteColumn("id"), count: kind.QuoteColumn("left_count"), version: kind.QuoteColumn("version")}
 		want := statementsFor(kind, q).take.query
 		if kind == sqldb.MySQL { // its arguments stand in the text
 			for _, arg := range []string{"1", "10001", "1"} {

@@ -34,7 +34,8 @@ type HoldError struct {
 	// At is when it expired, was confirmed, or was cancelled; zero if there is none.
 	At time.Time
 
-	why error
+	why      error
+	snapshot bool // there is none as far as an old snapshot shows
 }
 
 // Error says what became of the reservation, and what to do next.
@@ -50,12 +51,19 @@ func (e *HoldError) Error() string {
 		text += "it was cancelled at " + at + ": reserve again"
 	default:
 		text += "there is none of this stock with that ID"
+		if e.snapshot {
+			text += " in this transaction's snapshot; if it was made since, begin it anew"
+		}
 	}
 	return text
 }
 
 // Is matches the reason.
 func (e *HoldError) Is(target error) bool { return target == e.why }
+
+// RetryTx tells [sqldb.Retryable] whether a transaction that begins anew may succeed: a
+// reservation that only an old snapshot does not show may have been made since.
+func (e *HoldError) RetryTx() bool { return e.snapshot }
 
 // explainHold says what to do about an error of the tables of reservations.
 func (s *Stock) explainHold(op string, err error) error {

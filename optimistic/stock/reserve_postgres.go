@@ -10,7 +10,8 @@ import (
 // index is searched by it, for it is volatile, and would be compared row by row.
 //
 // Under REPEATABLE READ a row that somebody has changed since the snapshot is 40001
-// as soon as it is locked or changed: nothing is decided by an old state.
+// as soon as it is locked or changed: nothing is decided by an old state. One that was
+// made since is not seen, and no lock tells (level).
 func postgresHolds(n holdNames) holdStatements {
 	const past = "<= (SELECT clock_timestamp())"
 	in := func(reservations int) string { return "(" + holes(sqldb.Postgres, 1, reservations) + ")" }
@@ -40,6 +41,7 @@ FROM (SELECT clock_timestamp() AS now) c WHERE id = $2`),
 		},
 		arbitrate: n.compile(`INSERT INTO $R (id, owner, state, created_at, expires_at) VALUES ($1, $2, 'expired', clock_timestamp(), clock_timestamp())`),
 		lock:      n.compile(`SELECT state, expires_at, settled_at FROM $R WHERE id = $1 AND owner = $2 FOR UPDATE`),
+		level:     `SELECT current_setting('transaction_isolation') IN ('repeatable read', 'serializable')`,
 		settle: n.compile(`UPDATE $R SET state = $1, settled_at = clock_timestamp()
 WHERE id = $2 AND owner = $3 AND state = 'held' AND settled_at IS NULL AND expires_at > clock_timestamp()`),
 		linesOf: func(k int) string {

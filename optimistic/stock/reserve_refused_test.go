@@ -17,6 +17,7 @@ import (
 // stock.
 func TestReservationOfAnother(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := shelf(t, db, 1)
 		db.MustExec(t, "CREATE TABLE others (id BIGINT PRIMARY KEY, n INT NOT NULL)", "INSERT INTO others VALUES (1, 0)")
 		other := open(t, db.DB, stock.Table{Name: "others", ID: "id", Count: "n"})
@@ -108,6 +109,7 @@ func TestReserveNotMigrated(t *testing.T) {
 // and whatever type they have.
 func TestReserveKeys(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		if err := migrations.Up(t.Context(), db.DB); err != nil {
 			t.Fatal(err)
 		}

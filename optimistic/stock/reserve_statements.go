@@ -43,8 +43,9 @@ type holdStatements struct {
 	// arbitrate makes a row with an id: a duplicate says that it is there. id, owner.
 	arbitrate string
 
-	// lock locks a reservation and reads its state: id, owner.
-	lock string
+	// lock locks a reservation and reads its state: id, owner. If it finds none, level
+	// asks whether that was an old snapshot's answer; empty where that cannot be.
+	lock, level string
 	// settle takes a reservation to its end, if it is open and has not expired: state,
 	// id, owner.
 	settle string

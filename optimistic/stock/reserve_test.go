@@ -122,6 +122,7 @@ func past(t testing.TB, db *dbtest.DB, at time.Time) {
 
 func TestReserveConfirmCancel(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := shelf(t, db, 3)
 		left := int64(100)
 		both(t, db, func(t *testing.T, h sqldb.Handle) {
@@ -331,6 +332,7 @@ func TestConfirmInTimeCommittedLate(t *testing.T) {
 // A refusal leaves nothing behind, also if the caller commits.
 func TestReserveRefused(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := shelf(t, db, 2)
 		both(t, db, func(t *testing.T, h sqldb.Handle) {
 			hold, err := s.Reserve(t.Context(), h, []stock.Line{{1, 1}, {2, 101}}, minute)
@@ -358,6 +360,7 @@ func TestReserveRefused(t *testing.T) {
 // What the caller rolls back was never reserved, confirmed or cancelled.
 func TestReserveRolledBack(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := shelf(t, db, 1)
 		ctx := t.Context()
 		kept := reserve(t, s, db.DB, stock.Line{ID: 1, N: 10})

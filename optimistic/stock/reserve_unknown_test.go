@@ -96,6 +96,7 @@ func (t unansweredTx) Rollback(ctx context.Context) error {
 // The unknown outcome of each is settled by the reservation's id.
 func TestReserveUnknownOutcome(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := shelf(t, db, 1)
 		left := int64(100)
 		for _, mode := range []string{applied, lost, late} {
@@ -155,6 +156,7 @@ func TestReserveUnknownOutcome(t *testing.T) {
 // If nobody can tell, it is uncertain.
 func TestReserveUncertain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := shelf(t, db, 1)
 		hold := reserve(t, s, db.DB, stock.Line{ID: 1, N: 1})
 		dead := db.Wrap(func(d sqldb.Driver) sqldb.Driver { return dying{d, &sync.Once{}} })

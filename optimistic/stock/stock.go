@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/sqlnative/locks/internal/rowkey"
 	"github.com/sqlnative/locks/sqldb"
 )
 
@@ -31,12 +32,14 @@ type Table struct {
 type Stock struct {
 	db    *sqldb.DB
 	table Table
+	names quoted // those of table
 	sql   statements
 	dry   dry
 	looks looks
 	holds holds
 
 	claims claimStatements
+	gates  gates
 }
 
 // New checks the names and prepares the statements; it asks the database nothing.
@@ -63,11 +66,11 @@ func New(db *sqldb.DB, t Table) (*Stock, error) {
 		}
 		seen[c.column] = c.field
 	}
-	q := quoted{table: name, id: kind.Quote(t.ID), count: kind.Quote(t.Count)}
+	q := quoted{table: name, id: kind.QuoteColumn(t.ID), count: kind.QuoteColumn(t.Count)}
 	if t.Version != "" {
-		q.version = kind.Quote(t.Version)
+		q.version = kind.QuoteColumn(t.Version)
 	}
-	s := &Stock{db: db, table: t, sql: statementsFor(kind, q), holds: holds{sql: holdStatementsFor(db, t.Name, q)}, claims: claimsOf(db, t.Name, q)}
+	s := &Stock{db: db, table: t, names: q, sql: statementsFor(kind, q), holds: holds{sql: holdStatementsFor(db, t.Name, q)}, claims: claimsOf(db, t.Name, q)}
 	s.holds.sql.lookAsking = with(s.sql.look, q, s.holds.sql.tables)
 	s.holds.sql.lookExpired = with(s.sql.look, q, s.holds.sql.hasExpired)
 	return s, nil
@@ -189,7 +192,7 @@ func (s *Stock) check(op string, h sqldb.Handle, id any, n int64) (any, error) {
 	if n <= 0 {
 		return fail("n is %d, and has to be at least 1", n)
 	}
-	plain, err := plainID(id)
+	plain, err := rowkey.Plain(id)
 	if err != nil {
 		return fail("the id %v: %v", id, err)
 	}

@@ -516,6 +516,43 @@ func TestMissing(t *testing.T) {
 	})
 }
 
+// A column that is not there is told, whichever it is and whatever is called. (In double
+// quotes SQLite would take its name for a text.)
+func TestMissingColumn(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		shelf(t, db, 1)
+		for column, missing := range map[string]stock.Table{
+			"sku":      {Name: "goods", ID: "sku", Count: "n"},
+			"quantity": {Name: "goods", ID: "id", Count: "quantity"},
+			"revision": {Name: "goods", ID: "id", Count: "n", Version: "revision"},
+		} {
+			s := open(t, db.DB, missing)
+			lines := []stock.Line{{ID: 1, N: 1}}
+			both(t, db, func(t *testing.T, h sqldb.Handle) {
+				calls := map[string]func() error{
+					"Take":     func() error { _, err := s.Take(t.Context(), h, 1, 1); return err },
+					"Put":      func() error { _, err := s.Put(t.Context(), h, 1, 1); return err },
+					"TakeAll":  func() error { _, err := s.TakeAll(t.Context(), h, lines); return err },
+					"TakeOnce": func() error { _, err := s.TakeOnce(t.Context(), h, 1, 1, "user"); return err },
+					"Reserve":  func() error { _, err := s.Reserve(t.Context(), h, lines, minute); return err },
+				}
+				if column != "revision" {
+					calls["Left"] = func() error { _, err := s.Left(t.Context(), h, 1); return err }
+				}
+				if _, inTx := h.(*sqldb.Tx); inTx && db.Kind() == sqldb.Postgres {
+					return // after the first of them nothing more would run
+				}
+				for name, call := range calls {
+					if err := call(); sqldb.ClassOf(err) != sqldb.NoColumn {
+						t.Errorf("%s without %s: %v", name, column, err)
+					}
+				}
+			})
+		}
+	})
+}
+
 // A snapshot that is too old is never taken for the truth: MySQL and MariaDB judge
 // the current row, PostgreSQL says that the transaction has to begin anew.
 func TestOldSnapshot(t *testing.T) {

@@ -40,6 +40,7 @@ func takers(s *stock.Stock) map[string]func(ctx context.Context, h sqldb.Handle)
 // Nothing makes the reservation live again then, not even a clock that is set back.
 func TestShortTakeSweeps(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := shelf(t, db, 3)
 		ctx := t.Context()
 		for name, take := range takers(s) {
@@ -93,6 +94,7 @@ func TestShortTakeSweeps(t *testing.T) {
 // A line after the other: the last one ends the reservation.
 func TestShortTakesEndReservation(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := shelf(t, db, 2)
 		hold := reserve(t, s, db.DB, stock.Line{ID: 1, N: 100}, stock.Line{ID: 2, N: 100})
 		expire(t, db, hold)
@@ -111,6 +113,7 @@ func TestShortTakesEndReservation(t *testing.T) {
 // More expired reservations of one row than one look finds.
 func TestShortTakeSweepsMany(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := shelf(t, db, 1)
 		db.MustExec(t, "UPDATE goods SET n = 120")
 		var holds []stock.Hold
@@ -129,6 +132,7 @@ func TestShortTakeSweepsMany(t *testing.T) {
 // is there.
 func TestShortTakeWaitsForSweep(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := shelf(t, db, 1)
 		hold := reserve(t, s, db.DB, stock.Line{ID: 1, N: 100})
 		expire(t, db, hold)
@@ -155,6 +159,7 @@ func TestShortTakeWaitsForSweep(t *testing.T) {
 // 64 at once want one each of 64 that have expired: all are served.
 func TestShortTakesAtOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := shelf(t, db, 1)
 		var holds []stock.Hold
 		for range 16 {
@@ -181,6 +186,7 @@ func TestSweepCosts(t *testing.T) {
 	for _, migrated := range []bool{false, true} {
 		t.Run(fmt.Sprintf("migrated=%v", migrated), func(t *testing.T) {
 			dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+				t.Parallel()
 				if migrated {
 					if err := migrations.Up(t.Context(), db.DB); err != nil {
 						t.Fatal(err)

@@ -75,6 +75,7 @@ func TestTakeAllNoDeadlock(t *testing.T) {
 	for name, c := range tables {
 		t.Run(name, func(t *testing.T) {
 			dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+				t.Parallel()
 				s := c.make(t, db)
 				db.MustExec(t, "UPDATE goods SET n = 1000000")
 				var took atomic.Int64
@@ -122,6 +123,7 @@ func sumOf(n []int64) (sum int64) {
 // transactions hold their first row before either asks for its second.
 func TestTakeOneByOneDeadlocks(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := goods(t, db, 2)
 		var first, done sync.WaitGroup
 		first.Add(2)
@@ -155,6 +157,7 @@ func TestTakeOneByOneDeadlocks(t *testing.T) {
 // retryable, and nothing of the transaction can be committed.
 func TestTakeAllDeadlock(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := goods(t, db, 3)
 		var first, done sync.WaitGroup
 		first.Add(2)
@@ -194,6 +197,7 @@ func TestTakeAllDeadlock(t *testing.T) {
 // leave half of it.
 func TestTakeAllLockTimeout(t *testing.T) {
 	dbtest.On(t, []sqldb.Kind{sqldb.MySQL, sqldb.MariaDB}, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := goods(t, db, 3)
 		hurried, err := mysqldb.New(t.Context(), db.OpenSQL(t, func(c *mysql.Config) {
 			c.Params = map[string]string{"innodb_lock_wait_timeout": "1"}
@@ -272,6 +276,7 @@ func TestTakeAllOldSnapshot(t *testing.T) {
 // On a DB, whoever waits can leave: nothing was taken then, and no lock stays.
 func TestTakeAllCanceled(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		goods(t, db, 3)
 		named := goodsTable
 		named.Name = db.Schema() + ".goods" // by which awaitWaiting knows the statement

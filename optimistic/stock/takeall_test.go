@@ -240,6 +240,7 @@ func TestTakeAllSumOverflow(t *testing.T) {
 // might scan instead.
 func TestTakeAllMaxLines(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := goods(t, db, stock.MaxLines)
 		lines := make([]stock.Line, stock.MaxLines)
 		for i := range lines {

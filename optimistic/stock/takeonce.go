@@ -66,7 +66,10 @@ const MaxClaim = 255
 //
 // It needs the table of claims ([ErrNotMigrated]); [Stock.PruneClaims] keeps it small.
 // It is two round trips, on MySQL and MariaDB three, besides BEGIN and COMMIT; two if
-// the claim was made before; some more if the id is not written as the row has it.
+// the claim was made before; some more if the id is not written as the row has it. On
+// MySQL and MariaDB the table of claims has some rows for the stock table itself, which
+// the first TakeOnce of a Stock looks for, on a connection of its own: there claims
+// queue, so that a refusal of one makes no deadlock of those who wait for it.
 func (s *Stock) TakeOnce(ctx context.Context, h sqldb.Handle, id any, n int64, claimed string) (Receipt, error) {
 	id, err := s.check("TakeOnce", h, id, n)
 	if err != nil {
@@ -76,6 +79,7 @@ func (s *Stock) TakeOnce(ctx context.Context, h sqldb.Handle, id any, n int64, c
 	if err := s.checkClaim(c); err != nil {
 		return Receipt{}, err
 	}
+	s.openGates(ctx, h)
 	if tx, ok := h.(*sqldb.Tx); ok {
 		return s.takeClaimed(ctx, tx, c, true)
 	}

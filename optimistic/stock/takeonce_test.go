@@ -42,10 +42,10 @@ func up(t testing.TB, db *dbtest.DB) {
 
 var readCommitted = sqldb.TxOptions{Isolation: sql.LevelReadCommitted}
 
-// claimRows counts the claims that are stored.
+// claimRows counts the claims that are stored, without their gates.
 func claimRows(t testing.TB, db *dbtest.DB) (n int) {
 	t.Helper()
-	if err := db.SQL.QueryRow("SELECT COUNT(*) FROM " + db.Table("claims")).Scan(&n); err != nil {
+	if err := db.SQL.QueryRow("SELECT COUNT(*) FROM " + db.Table("claims") + " WHERE owner <> ''").Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -102,6 +102,7 @@ func TestTakeOnce(t *testing.T) {
 // 64 goroutines with one claim: one decrement, 64 equal receipts, one of them fresh.
 func TestTakeOnceCrowd(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := claimed(t, db, "100")
 		ways := map[string]func() (stock.Receipt, error){
 			"db": func() (stock.Receipt, error) { return s.TakeOnce(context.Background(), db.DB, 10001, 1, "on a DB") },

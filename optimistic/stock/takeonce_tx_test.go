@@ -39,6 +39,9 @@ func TestTakeOnceOldSnapshot(t *testing.T) {
 			r, err := s.TakeOnce(t.Context(), tx.tx, 10001, 1, level)
 			switch {
 			case err == nil && r == again(first) && db.Kind() != sqldb.Postgres:
+				if err := tx.commit(); err != nil {
+					t.Error(err)
+				}
 			case err != nil && sqldb.ClassOf(err) == sqldb.Serialization && sqldb.Retryable(err) && strings.Contains(err.Error(), "begin it anew") && db.Kind() != sqldb.MySQL:
 				if err := tx.commit(); err == nil {
 					t.Errorf("%s: the transaction could be committed", level)
@@ -54,6 +57,7 @@ func TestTakeOnceOldSnapshot(t *testing.T) {
 // rolls back, one of those who wait takes; if he commits, all have his receipt.
 func TestTakeOnceWaits(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := claimed(t, db, "100")
 		for _, commits := range []bool{true, false} {
 			claim := fmt.Sprint("commits: ", commits)
@@ -259,6 +263,7 @@ func TestTakeOnceCanceledBetween(t *testing.T) {
 // A lock timeout leaves no claim behind that a COMMIT would keep.
 func TestTakeOnceLockTimeout(t *testing.T) {
 	dbtest.On(t, []sqldb.Kind{sqldb.MySQL, sqldb.MariaDB}, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := claimed(t, db, "10")
 		hurried, err := mysqldb.New(t.Context(), db.OpenSQL(t, func(c *mysql.Config) {
 			c.Params = map[string]string{"innodb_lock_wait_timeout": "1"}
@@ -362,6 +367,9 @@ func TestTakeOnceStatements(t *testing.T) {
 		case sqldb.SQLite:
 			fresh = 4 // in this process
 		}
+		if _, err := s.TakeOnce(t.Context(), handle, 10001, 1, "the first, which looks for the gates"); err != nil {
+			t.Fatal(err)
+		}
 		both(t, &dbtest.DB{DB: handle, SQL: db.SQL, Pool: db.Pool}, func(t *testing.T, h sqldb.Handle) {
 			for i, want := range []int{fresh, repeated} {
 				counter.Take()
@@ -378,6 +386,7 @@ func TestTakeOnceStatements(t *testing.T) {
 // one or several rows, all of them first thing, never deadlock.
 func TestLockOrder(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		up(t, db)
 		s := goods(t, db, 3)
 		db.MustExec(t, "UPDATE goods SET n = 60 WHERE id = 2") // it is sold out halfway

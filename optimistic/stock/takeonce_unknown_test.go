@@ -54,6 +54,7 @@ func (x faultyTx) Commit(ctx context.Context) error {
 // this very call, whether it was applied or not.
 func TestTakeOnceUnknownOutcome(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := claimed(t, db, "10")
 		left := int64(10)
 		for _, applied := range []bool{true, false} {
@@ -215,6 +216,7 @@ func (x *lateTx) Rollback(ctx context.Context) error {
 // was taken.
 func TestTakeOnceLateCommit(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := claimed(t, db, "10")
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
