@@ -13,6 +13,11 @@ func figures() []figure {
 		takeRatio(), casRatio(casGoroutines, casRounds, casTime), orderRatio(crowdRounds, crowdTime), soldOutRatio(crowdRounds, crowdTime),
 		uncontendedRatio(), walSyncs(), tryHeldRatio(), tryPinned(), renewStatements(renewLocks, renewTTL), pairSnapshot(snapshotPairs),
 		advisoryRatio(), advisoryHandover(), advisoryConnections(),
+		hotRatio(64, hotRounds, hotTime, 20, 15, 8), hotRatio(512, hotRounds, hotTime, 150, 100, 50), hotP99(64, hotRounds, hotTime),
+		hotClaims(64, hotRounds, hotTime, 12, 12, 7), hotClaims(512, hotRounds, hotTime, 40, 40, 25), combineLone(),
+		hotOverRedis(64, hotRounds, hotTime, 1.2), hotOverRedis(512, hotRounds, hotTime, 5),
+		hotClaimsOverRedis(64, hotRounds, hotTime, 0.7), hotClaimsOverRedis(512, hotRounds, hotTime, 2),
+		runOverhead(),
 	}
 }
 

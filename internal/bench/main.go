@@ -85,6 +85,10 @@ func measureAll(ctx context.Context, o options, stdout, stderr io.Writer) error 
 				continue
 			}
 			m, err := f.run(ctx, t.kind, o.rounds)
+			if errors.Is(err, errUnavailable) {
+				fmt.Fprintf(stderr, "%s %s: not measured: %v\n", f.name, t.kind, err)
+				continue
+			}
 			if err == nil {
 				err = out.add(f, t, m)
 			}

@@ -201,6 +201,19 @@ func TestBounds(t *testing.T) {
 		"advisory-ratio postgres": "at most 1.2", "advisory-ratio mysql": "at most 1.2", "advisory-ratio mariadb": "at most 1.2",
 		"advisory-handover-ratio postgres": "at most 1.3", "advisory-handover-ratio mysql": "at most 1.3", "advisory-handover-ratio mariadb": "at most 1.3",
 		"advisory-connections postgres": "at most 8", "advisory-connections mysql": "at most 8", "advisory-connections mariadb": "at most 8",
+
+		"hot-row-ratio-64 postgres": "at least 20", "hot-row-ratio-64 mysql": "at least 15", "hot-row-ratio-64 mariadb": "at least 8",
+		"hot-row-ratio-512 postgres": "at least 150", "hot-row-ratio-512 mysql": "at least 100", "hot-row-ratio-512 mariadb": "at least 50",
+		"hot-row-p99-ratio-64 postgres": "at most 1", "hot-row-p99-ratio-64 mysql": "at most 1", "hot-row-p99-ratio-64 mariadb": "at most 1",
+		"hot-row-claims-ratio-64 postgres": "at least 12", "hot-row-claims-ratio-64 mysql": "at least 12", "hot-row-claims-ratio-64 mariadb": "at least 7",
+		"hot-row-claims-ratio-512 postgres": "at least 40", "hot-row-claims-ratio-512 mysql": "at least 40", "hot-row-claims-ratio-512 mariadb": "at least 25",
+		"combine-lone-ratio postgres": "at most 1.1", "combine-lone-ratio sqlite": "at most 1.1",
+		"combine-lone-ratio mysql": "at most 1.1", "combine-lone-ratio mariadb": "at most 1.1",
+		"hot-row-over-redis-64 postgres": "at least 1.2", "hot-row-over-redis-512 postgres": "at least 5",
+		"hot-row-claims-over-redis-64 postgres": "at least 0.7", "hot-row-claims-over-redis-512 postgres": "at least 2",
+
+		"run-overhead-ratio postgres": "at most 2", "run-overhead-ratio sqlite": "at most 2",
+		"run-overhead-ratio mysql": "at most 2", "run-overhead-ratio mariadb": "at most 2",
 	}
 	for _, f := range figures() {
 		for _, tt := range f.on {

@@ -24,6 +24,7 @@ type DSN struct {
 
 	answer time.Duration // how long Open waits for the server's first answer; 0: for ever
 	hosts  string        // of the server, for errors
+	conns  int           // how many connections the pool has at most; 0: as many as the driver says
 
 	pg   *pgxpool.Config
 	my   *mysql.Config
@@ -125,6 +126,9 @@ func (d *DSN) Absent() bool {
 // SetAnswerTimeout makes [DSN.Open] wait for the server's first answer for that long
 // at most, where its own bound is longer.
 func (d *DSN) SetAnswerTimeout(timeout time.Duration) { d.answer = min(d.answer, timeout) }
+
+// SetMaxConns bounds the pool that [DSN.Open] opens.
+func (d *DSN) SetMaxConns(n int) { d.conns = n }
 
 // Scrubber removes the DSN's passwords from texts.
 func (d *DSN) Scrubber() *Scrubber { return d.scrub }

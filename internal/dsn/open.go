@@ -62,7 +62,12 @@ func (d *DSN) Open(ctx context.Context, opts ...sqldb.Option) (db *sqldb.DB, clo
 }
 
 func (d *DSN) openPostgres(ctx context.Context, opts []sqldb.Option) (*sqldb.DB, func() error, error) {
-	pool, err := pgxpool.NewWithConfig(ctx, d.pg.Copy())
+	cfg := d.pg.Copy()
+	if d.conns > 0 {
+		cfg.MaxConns = int32(d.conns)
+		cfg.MinConns, cfg.MinIdleConns = min(cfg.MinConns, cfg.MaxConns), min(cfg.MinIdleConns, cfg.MaxConns)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,6 +82,7 @@ func (d *DSN) openMySQL(ctx context.Context, opts []sqldb.Option) (*sqldb.DB, fu
 		return nil, nil, err
 	}
 	pool := sql.OpenDB(connector)
+	pool.SetMaxOpenConns(d.conns)
 	db, err := mysqldb.New(ctx, pool, opts...)
 	return db, pool.Close, err
 }
@@ -95,6 +101,7 @@ func (d *DSN) openSQLite(ctx context.Context, opts []sqldb.Option) (*sqldb.DB, f
 	if err != nil {
 		return nil, nil, err
 	}
+	pool.SetMaxOpenConns(d.conns)
 	if d.lite.memory {
 		// Every connection would have a database of its own, gone when it closes.
 		pool.SetMaxOpenConns(1)

@@ -1,0 +1,292 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// guardianArg is the hidden argument that makes of sqllock a guardian.
+const guardianArg = "__guardian"
+
+// The files of a guardian: what it is told, and what it reports.
+const (
+	controlFD = 3
+	reportFD  = 4
+)
+
+// orphanGrace is how long the command may take to end after sqllock has died, if its
+// lease lasts that long.
+const orphanGrace = 10 * time.Second
+
+// guardian is the process that starts the command, and ends it when the lock can no
+// longer be trusted, whatever has become of sqllock:
+//
+//   - sqllock is killed: the control pipe ends, which the kernel sees to.
+//   - sqllock is stopped, or waits for a database that does not answer: no renewal
+//     comes, and the deadlines that it was told pass.
+//
+// It is the guardian that starts the command, and not sqllock, since there would be a
+// moment in between: sqllock starts the command, is killed before it can tell the
+// guardian, and the command runs without lock and guard. Here it is told first.
+// And since it reaps the command, it never signals a group whose number has passed to
+// somebody else.
+type guardian struct {
+	path    string
+	args    []string
+	pid     int // of the command, and of its group; 0: not started
+	report  *os.File
+	tty     *terminal
+	term    *time.Timer
+	kill    *time.Timer
+	killAt  time.Time
+	warned  bool   // SIGTERM was sent for want of a lease
+	status  string // how the command has ended; "": it runs
+	sweep   *time.Ticker
+	sweepTo time.Time
+}
+
+// event is what wait4 has to say.
+type event struct {
+	status syscall.WaitStatus
+	err    error
+}
+
+// guard is the guardian's main: args are the path of the command, and its arguments
+// from its own name on.
+func guard(args []string) int {
+	if len(args) < 2 {
+		fmt.Fprintln(os.Stderr, "sqllock: "+guardianArg+" is started by \"sqllock run\" only")
+		return exitUsage
+	}
+	syscall.CloseOnExec(controlFD)
+	syscall.CloseOnExec(reportFD)
+	control, report := os.NewFile(controlFD, "control"), os.NewFile(reportFD, "report")
+	if control == nil || report == nil {
+		return exitUsage
+	}
+	// Signals are sqllock's to forward. They are caught, and not ignored, as the
+	// command would inherit that.
+	caught := make(chan os.Signal, 64)
+	signal.Notify(caught, forwarded()...)
+	signal.Notify(caught, syscall.SIGPIPE)
+
+	g := &guardian{path: args[0], args: args[1:], report: report, term: stopped(), kill: stopped(), sweep: time.NewTicker(time.Hour)}
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(control); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	events := make(chan event)
+	for {
+		select {
+		case line, ok := <-lines:
+			if !ok && g.pid == 0 {
+				return 0 // the lock was not had
+			}
+			if !ok {
+				g.orphaned()
+				lines = nil
+				continue
+			}
+			if !g.told(line, events) {
+				return 0
+			}
+		case <-g.term.C:
+			g.warn("term")
+		case <-g.kill.C:
+			g.signal(syscall.SIGKILL)
+			g.say("kill")
+		case e := <-events:
+			g.changed(e)
+		case <-g.sweep.C:
+		case <-caught:
+		}
+		if g.status != "" && g.swept() {
+			g.tty.takeBack(g.pid)
+			g.say(g.status)
+			return 0
+		}
+	}
+}
+
+// told does what sqllock says; false: there is nothing left to do.
+func (g *guardian) told(line string, events chan<- event) bool {
+	word, rest, _ := strings.Cut(line, " ")
+	var term, kill int64
+	var n int
+	switch word {
+	case "start":
+		var group int
+		var name, owner, token string
+		if _, err := fmt.Sscanf(rest, "%d %d %d %q %q %q", &term, &kill, &group, &name, &owner, &token); err != nil {
+			g.say("failed 0 " + err.Error())
+			return false
+		}
+		g.arm(term, kill)
+		return g.start(group, name, owner, token, events)
+	case "arm":
+		if _, err := fmt.Sscanf(rest, "%d %d", &term, &kill); err == nil {
+			g.arm(term, kill)
+		}
+	case "signal":
+		if _, err := fmt.Sscanf(rest, "%d", &n); err == nil {
+			g.signal(syscall.Signal(n))
+		}
+	}
+	return true
+}
+
+// arm sets the deadlines; 0 and 0: there are none.
+func (g *guardian) arm(term, kill int64) {
+	if term == 0 && kill == 0 {
+		g.term.Stop()
+		g.kill.Stop()
+		return
+	}
+	g.killAt = decodeDeadline(kill)
+	g.term.Reset(time.Until(decodeDeadline(term)))
+	g.kill.Reset(time.Until(g.killAt))
+}
+
+// start starts the command; false: it could not be.
+func (g *guardian) start(group int, name, owner, token string, events chan<- event) bool {
+	var env []string
+	for _, e := range os.Environ() {
+		if k, _, _ := strings.Cut(e, "="); k != "SQLLOCK_NAME" && k != "SQLLOCK_OWNER" && k != "SQLLOCK_TOKEN" {
+			env = append(env, e)
+		}
+	}
+	env = append(env, "SQLLOCK_NAME="+name, "SQLLOCK_OWNER="+owner, "SQLLOCK_TOKEN="+token)
+	p, err := os.StartProcess(g.path, g.args, &os.ProcAttr{
+		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: true},
+	})
+	if err != nil {
+		var errno syscall.Errno
+		_ = errors.As(err, &errno)
+		g.say(fmt.Sprintf("failed %d %s", int(errno), errno))
+		return false
+	}
+	g.pid = p.Pid
+	_ = p.Release() // wait4 also tells of stops
+	g.say(fmt.Sprintf("started %d", g.pid))
+	go func() {
+		for {
+			var e event
+			_, e.err = syscall.Wait4(g.pid, &e.status, syscall.WUNTRACED, nil)
+			if errors.Is(e.err, syscall.EINTR) {
+				continue
+			}
+			events <- e
+			if e.err != nil || !e.status.Stopped() {
+				return
+			}
+		}
+	}()
+	g.tty = openTerminal(group)
+	if g.tty != nil && g.tty.interactive() {
+		g.tty.give(g.pid)
+	}
+	return true
+}
+
+// changed is told that the command has ended, or was stopped.
+func (g *guardian) changed(e event) {
+	switch {
+	case e.err != nil:
+		g.ended(fmt.Sprintf("exit %d", exitInternal))
+	case e.status.Exited():
+		g.ended(fmt.Sprintf("exit %d", e.status.ExitStatus()))
+	case e.status.Signaled():
+		g.ended(fmt.Sprintf("killed %d", int(e.status.Signal())))
+	case e.status.Stopped():
+		switch sig := e.status.StopSignal(); sig {
+		case syscall.SIGTTIN, syscall.SIGTTOU:
+			// It may have the terminal already: it was given while the command asked for it.
+			if g.tty.give(g.pid) {
+				g.signal(syscall.SIGCONT)
+			}
+		case syscall.SIGTSTP:
+			if g.tty.ours(g.pid) {
+				g.signal(syscall.SIGCONT)
+				g.say("nostop")
+			}
+		}
+	}
+}
+
+// ended begins to end what the command has left in its group.
+func (g *guardian) ended(status string) {
+	g.status = status
+	if err := g.signal(syscall.SIGTERM); errors.Is(err, syscall.ESRCH) {
+		g.sweepTo = time.Now()
+		return
+	}
+	g.signal(syscall.SIGCONT)
+	g.sweepTo = time.Now().Add(leftoverGrace)
+	g.sweep.Reset(10 * time.Millisecond)
+}
+
+// swept reports whether nothing is left in the group, or nothing can be done about
+// it.
+func (g *guardian) swept() bool {
+	if err := syscall.Kill(-g.pid, 0); errors.Is(err, syscall.ESRCH) {
+		return true
+	}
+	late := time.Since(g.sweepTo)
+	if late > 0 {
+		g.signal(syscall.SIGKILL)
+	}
+	return late > time.Second // of another user, or in the kernel
+}
+
+// orphaned: sqllock has died, and nobody renews the lock.
+func (g *guardian) orphaned() {
+	g.warn("")
+	end := time.Now().Add(orphanGrace)
+	if !g.killAt.IsZero() && g.killAt.Before(end) {
+		end = g.killAt
+	}
+	g.kill.Reset(time.Until(end))
+}
+
+// warn sends SIGTERM, once.
+func (g *guardian) warn(report string) {
+	if g.warned || g.pid == 0 {
+		return
+	}
+	g.warned = true
+	g.term.Stop()
+	g.signal(syscall.SIGTERM)
+	g.signal(syscall.SIGCONT) // one that is stopped would not see it
+	if report != "" {
+		g.say(report)
+	}
+}
+
+// signal sends a signal to the group. Once the command was reaped, there is only a
+// group as long as somebody is in it.
+func (g *guardian) signal(sig syscall.Signal) error {
+	if g.pid == 0 {
+		return nil
+	}
+	return syscall.Kill(-g.pid, sig)
+}
+
+// say reports to sqllock, which may have gone.
+func (g *guardian) say(line string) { _, _ = fmt.Fprintln(g.report, line) }
+
+func stopped() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}

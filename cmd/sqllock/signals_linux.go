@@ -1,0 +1,4 @@
+package main
+
+// lastSignal is the last of the real-time signals.
+const lastSignal = 64
