@@ -10,6 +10,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
@@ -48,7 +49,13 @@ func New(ctx context.Context, db *sql.DB, opts ...sqldb.Option) (*sqldb.DB, erro
 	if err != nil {
 		return nil, err
 	}
-	conn, err := probe.Conn(ctx)
+	// Several processes may open a fresh file at once: turning it to the write-ahead
+	// log then answers SQLITE_BUSY to some, at once, whatever busy_timeout says.
+	var conn *sqldb.Conn
+	err = sqldb.Retry(ctx, sqldb.Policy{Attempts: math.MaxInt, Elapsed: sqldb.Bound}, func(ctx context.Context) (err error) {
+		conn, err = probe.Conn(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("sqlitedb: %w", err)
 	}
