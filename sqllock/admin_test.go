@@ -32,7 +32,7 @@ func TestForceRelease(t *testing.T) {
 		if m.Token() <= k.Token() {
 			t.Errorf("token %d after %d", m.Token(), k.Token())
 		}
-		<-k.Done() // its renewal tells it, before its lease could have told
+		<-k.Done()                                                                       // its renewal tells it, before its lease could have told
 		eventually(t, "the Trace is told", func() bool { return stats.Lost.Load() > 0 }) // just after Done
 		if !errors.Is(k.Err(), lock.ErrLost) || stats.Lost.Load() != 1 || !strings.Contains(k.Err().Error(), "another's") {
 			t.Errorf("%v, %d", k.Err(), stats.Lost.Load())
