@@ -116,6 +116,8 @@ type Batch struct {
 // critical section the commit. One of the callers does it for all of them, and hands
 // that on when it has its own answer: there is no goroutine in the background. Who
 // comes to a row that nobody is at goes at once, by the statement of [Stock.Take].
+// Rows do not wait for each other, but for what [Stock.TakeOnce] says of claims on MySQL
+// and MariaDB.
 //
 // Each gets what it would have got alone, in the order of arrival, also what was left
 // then. A take that does not fit is refused, as [Stock.Take] refuses it, and does not

@@ -69,7 +69,9 @@ const MaxClaim = 255
 // the claim was made before; some more if the id is not written as the row has it. On
 // MySQL and MariaDB the table of claims has some rows for the stock table itself, which
 // the first TakeOnce of a Stock looks for, on a connection of its own: there claims
-// queue, so that a refusal of one makes no deadlock of those who wait for it.
+// queue, so that a refusal of one makes no deadlock of those who wait for it. Of 256
+// claims of one stock table, whatever their ids, about one has the queue of another,
+// and then waits for its transaction: keep transactions that claim short there.
 func (s *Stock) TakeOnce(ctx context.Context, h sqldb.Handle, id any, n int64, claimed string) (Receipt, error) {
 	id, err := s.check("TakeOnce", h, id, n)
 	if err != nil {
