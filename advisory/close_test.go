@@ -3,12 +3,14 @@ package advisory_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sqlnative/locks/advisory"
 	"github.com/sqlnative/locks/internal/dbtest"
 	"github.com/sqlnative/locks/lock"
+	"github.com/sqlnative/locks/sqldb"
 )
 
 // Close gives everything back: locks, waits, connections. (What runs on is found by
@@ -39,6 +41,64 @@ func TestClose(t *testing.T) {
 		release(t, must(t, other, "mine", lock.Try()))
 		eventually(t, "nobody waits in the server", func() bool { return waitersOf(t, db, "theirs") == 0 })
 		release(t, theirs)
+	})
+}
+
+// discarding counts the connections that are thrown away.
+type discarding struct {
+	sqldb.Driver
+	n *atomic.Int64
+}
+
+type discardingConn struct {
+	sqldb.DriverConn
+	n *atomic.Int64
+}
+
+func (d discarding) Conn(ctx context.Context) (sqldb.DriverConn, error) {
+	c, err := d.Driver.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return discardingConn{c, d.n}, nil
+}
+
+func (c discardingConn) Close(discard bool) error {
+	if discard {
+		c.n.Add(1)
+	}
+	return c.DriverConn.Close(discard)
+}
+
+// A lock with further handles is given back by Close like any other: its session has
+// not failed, and goes back to the pool. (The locks that share it would be lost by a
+// race between their release and its end.)
+func TestCloseReentered(t *testing.T) {
+	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		var n atomic.Int64
+		l, err := advisory.New(t.Context(), db.Wrap(func(d sqldb.Driver) sqldb.Driver { return discarding{d, &n} }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		twice := must(t, l, "twice")
+		again, err := l.Acquire(twice.Context(t.Context()), "twice", lock.Reentrant())
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := must(t, l, "other")
+		if err := l.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		if n.Load() != 0 {
+			t.Errorf("%d sessions were thrown away", n.Load())
+		}
+		if err := other.Err(); !errors.Is(err, lock.ErrReleased) {
+			t.Errorf("who held another lock of the session: %v", err)
+		}
+		if twice.Err() == nil || again.Err() == nil {
+			t.Errorf("the handles: %v, %v", twice.Err(), again.Err())
+		}
 	})
 }
 

@@ -79,7 +79,6 @@ const (
 	opBlock
 	opJoin
 	opUnlock
-	opLook
 	opQuit
 )
 

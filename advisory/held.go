@@ -41,10 +41,14 @@ func (h *held) Release(ctx context.Context) error {
 }
 
 // Lost ends the session: its clock has run out, so that the server has ended it, or is
-// about to, and every other lock of it has run out too, or will.
+// about to, and every other lock of it has run out too, or will. Not so if the lock was
+// given back before, as Close does for one with further handles: then nothing is
+// wrong with the session.
 func (h *held) Lost() {
 	h.l.forget(h)
-	h.s.die("its pings were not answered in time", errSilent)
+	if h.s.has(h) {
+		h.s.die("its pings were not answered in time", errSilent)
+	}
 }
 
 // errSilent: no answer came.

@@ -116,8 +116,6 @@ func (s *conn) serve(r *request) {
 		s.join(r)
 	case opUnlock:
 		s.release(r)
-	case opLook:
-		r.held = s.holder(r.h)
 	}
 	// Who has been answered has not left: else it could leave between here and the next
 	// line, and interrupt what comes next on the session.

@@ -2,6 +2,7 @@ package advisory
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/sqlnative/locks/lock"
@@ -91,6 +92,13 @@ func (s *conn) part(h *held) bool {
 		return true
 	}
 	return false
+}
+
+// has reports whether the session holds the lock.
+func (s *conn) has(h *held) bool {
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	return s.keys[h.key] == h || slices.Contains(s.more[h.key], h)
 }
 
 // all are the locks that the session holds. l.mu is held.
