@@ -49,6 +49,21 @@ func (b breaking) Query(ctx context.Context, query string, args []any) (sqldb.Dr
 	return b.Driver.Query(ctx, query, args)
 }
 
+// Exec answers, of a connection that had died in the pool, that nothing was sent.
+func (b breaking) Exec(ctx context.Context, query string, args []any) (sqldb.Result, error) {
+	if b.breaks() {
+		return sqldb.Result{}, deadInPool{}
+	}
+	return b.Driver.Exec(ctx, query, args)
+}
+
+// deadInPool is what pgx says of a connection that it could write nothing to.
+type deadInPool struct{}
+
+func (deadInPool) Error() string     { return "conn closed" }
+func (deadInPool) SafeToRetry() bool { return true }
+func (deadInPool) Unwrap() error     { return io.ErrUnexpectedEOF }
+
 func (b breaking) Conn(ctx context.Context) (sqldb.DriverConn, error) {
 	c, err := b.Driver.Conn(ctx)
 	if err != nil {
@@ -130,6 +145,22 @@ func TestConnectionsBreak(t *testing.T) {
 				left.Store(0)
 			}
 		}
+	})
+}
+
+// A release that meets connections that have died in the pool takes another.
+func TestReleaseOnDeadConnections(t *testing.T) {
+	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		other := table(t, db)
+		var left atomic.Int64
+		l := locker(t, db.Wrap(func(d sqldb.Driver) sqldb.Driver { return breaking{d, &left, false} }))
+		k := must(t, l, "job")
+		left.Store(3)
+		if err := k.Release(t.Context()); err != nil {
+			t.Errorf("Release: %v", err)
+		}
+		left.Store(0)
+		release(t, must(t, other, "job", lock.Try()))
 	})
 }
 

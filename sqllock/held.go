@@ -147,6 +147,7 @@ func (l *Locker) free(ctx context.Context, id identity, token int64) error {
 	st := l.sql.release
 	v := values{"name": id.nameArg, "owner": id.ownerArg, "token": token}
 	unsure := false // a statement without an answer may have freed it
+	retryable := again().Retryable
 	var skipped time.Time
 	for pause := time.Millisecond; ; pause = min(2*pause, maxPause) {
 		rows, err := l.send(ctx, "release "+id.name, st, v)
@@ -169,7 +170,7 @@ func (l *Locker) free(ctx context.Context, id identity, token int64) error {
 			}
 		case sqldb.Uncertain(err):
 			unsure = true
-		case !sqldb.Retryable(err):
+		case !retryable(err): // a connection that had died in the pool is: nothing was sent
 			return err
 		}
 		if ctx.Err() != nil {
