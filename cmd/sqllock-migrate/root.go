@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -40,7 +39,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	a.out.Hide(dsn.ScrubArgs(append([]string{os.Getenv(envDSN)}, args...)...))
 
 	root := a.root()
-	if arg := misplacedDSN(args); arg > 0 {
+	if arg := cli.MisplacedDSN(args); arg > 0 {
 		// Nothing that would quote it in part gets to see it.
 		return a.finish(root, cli.Usagef("argument %d looks like a DSN with a password: it goes into --dsn, or better into %s", arg, envDSN))
 	}
@@ -62,20 +61,6 @@ func (a *app) finish(cmd *cobra.Command, err error) int {
 		a.out.Say("see \"%s --help\"", cmd.CommandPath())
 	}
 	return code
-}
-
-// misplacedDSN is the number of the first argument that has a password in it and
-// is not the value of --dsn; 0 if there is none.
-func misplacedDSN(args []string) int {
-	for i, arg := range args {
-		if i > 0 && args[i-1] == "--dsn" || strings.HasPrefix(arg, "--dsn=") {
-			continue
-		}
-		if dsn.HoldsPassword(arg) {
-			return i + 1
-		}
-	}
-	return 0
 }
 
 func (a *app) root() *cobra.Command {
@@ -106,7 +91,7 @@ is running, the second at once.`,
   sqllock-migrate status
   sqllock-migrate up
   sqllock-migrate sql postgres > sqllock.sql`,
-		Version:       version(),
+		Version:       cli.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs, // RunE says what is wrong with them
@@ -123,7 +108,7 @@ is running, the second at once.`,
 		},
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.SetHelpCommand(helpCommand())
+	root.SetHelpCommand(cli.HelpCommand())
 	f := root.PersistentFlags()
 	f.SortFlags = false
 	f.StringVar(&a.dsn, "dsn", "", "the `DSN` of the database (default: $"+envDSN+"): postgres://, mysql:// or mariadb:// (either takes both servers), sqlite:, user:password@tcp(host)/database, or PostgreSQL's host=... dbname=...")
@@ -214,41 +199,4 @@ func (a *app) parseDSN() (*dsn.DSN, error) {
 	}
 	a.out.Hide(d.Scrubber())
 	return d, nil
-}
-
-// helpCommand is cobra's, but for an unknown topic, which is an error.
-func helpCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "help [command]",
-		Short: "Help about any command",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			about, rest, err := cmd.Root().Find(args)
-			if err != nil || len(rest) > 0 {
-				return fmt.Errorf("there is no command %q", args)
-			}
-			return about.Help()
-		},
-	}
-}
-
-// version says what the binary was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "(unknown)"
-	}
-	v := info.Main.Version
-	if v == "" {
-		v = "(devel)"
-	}
-	text := v + " " + info.GoVersion
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision" && len(s.Value) >= 12:
-			text += " " + s.Value[:12]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			text += " modified"
-		}
-	}
-	return text
 }

@@ -101,6 +101,14 @@ func host(t *testing.T) string {
 	return name
 }
 
+// longAgo is a moment as the tables have it.
+func longAgo(kind sqldb.Kind) string {
+	if kind == sqldb.SQLite {
+		return "1"
+	}
+	return "'2001-01-01 00:00:00'"
+}
+
 // TestToggle: show says that a job is switched off; gc leaves it alone.
 func TestToggle(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
@@ -113,6 +121,11 @@ func TestToggle(t *testing.T) {
 		g := wantJSON[gcResult](t, 0, on(db, "gc", "--older-than", "1m", "--keep-runs", "0s")...)
 		if g.Locks != 0 || g.Runs != 0 {
 			t.Errorf("%+v", g)
+		}
+		start(t, db.DSN, "run", "old", "--", "true").ends(0)
+		db.MustExec(t, "UPDATE "+db.Table("locks")+" SET freed_at = "+longAgo(db.Kind()))
+		if g := wantJSON[gcResult](t, 0, on(db, "gc", "--older-than", "1m", "--keep-runs", "0s")...); g.Locks != 1 || g.Runs != 1 {
+			t.Errorf("of one old lock and one old run: %+v", g)
 		}
 		s := wantJSON[showResult](t, 0, on(db, "show", "nightly")...)
 		if s.Job == nil || !s.Job.Disabled || s.Job.Note != "why" || s.Job.DisabledAt == nil || s.Now.Sub(*s.Job.DisabledAt).Abs() > time.Minute {

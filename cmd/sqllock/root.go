@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -40,10 +39,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	a.out.Hide(dsn.ScrubArgs(append([]string{os.Getenv(envDSN)}, args...)...))
 
 	root := a.root()
-	if arg := misplacedDSN(args); arg > 0 {
+	if arg := cli.MisplacedDSN(own(args)); arg > 0 {
 		// Nothing that would quote it in part gets to see it.
 		cmd := root
-		if found, _, err := root.Find(args[:1]); err == nil {
+		if found, _, err := root.Find(args); err == nil {
 			cmd = found
 		}
 		return a.finish(cmd, cli.Usagef("argument %d looks like a DSN with a password: it goes into --dsn, or better into %s", arg, envDSN))
@@ -86,22 +85,12 @@ func usagef(format string, args ...any) error {
 	return cli.Exit(cli.Usage, &usageError{fmt.Errorf(format, args...)})
 }
 
-// misplacedDSN is the number of the first argument that has a password in it and
-// is not the value of --dsn; 0 if there is none. What stands behind -- is another
-// program's.
-func misplacedDSN(args []string) int {
+// own is what stands before --, behind which all is another program's.
+func own(args []string) []string {
 	if dash := slices.Index(args, "--"); dash >= 0 {
-		args = args[:dash]
+		return args[:dash]
 	}
-	for i, arg := range args {
-		if i > 0 && args[i-1] == "--dsn" || strings.HasPrefix(arg, "--dsn=") {
-			continue
-		}
-		if dsn.HoldsPassword(arg) {
-			return i + 1
-		}
-	}
-	return 0
+	return args
 }
 
 func (a *app) root() *cobra.Command {
@@ -136,7 +125,7 @@ NO_COLOR turns them off.`,
   sqllock run nightly-report --at-most 1h -- ./report.sh
   sqllock ls
   sqllock history nightly-report`,
-		Version:       version(),
+		Version:       cli.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs, // RunE says what is wrong with them
@@ -153,7 +142,7 @@ NO_COLOR turns them off.`,
 		},
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.SetHelpCommand(helpCommand())
+	root.SetHelpCommand(cli.HelpCommand())
 	f := root.PersistentFlags()
 	f.SortFlags = false
 	f.StringVar(&a.dsn, "dsn", "", "the `DSN` of the database (default: $"+envDSN+", else an SQLite file of this machine): postgres://, mysql:// or mariadb:// (either takes both servers), sqlite:, user:password@tcp(host)/database, or PostgreSQL's host=... dbname=...")
@@ -201,41 +190,4 @@ func oneName(what string) cobra.PositionalArgs {
 		}
 		return checkJob(args[0])
 	}
-}
-
-// helpCommand is cobra's, but for an unknown topic, which is an error.
-func helpCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "help [command]",
-		Short: "Help about any command",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			about, rest, err := cmd.Root().Find(args)
-			if err != nil || len(rest) > 0 {
-				return fmt.Errorf("there is no command %q", args)
-			}
-			return about.Help()
-		},
-	}
-}
-
-// version says what the binary was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "(unknown)"
-	}
-	v := info.Main.Version
-	if v == "" {
-		v = "(devel)"
-	}
-	text := v + " " + info.GoVersion
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision" && len(s.Value) >= 12:
-			text += " " + s.Value[:12]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			text += " modified"
-		}
-	}
-	return text
 }

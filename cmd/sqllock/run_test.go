@@ -268,6 +268,11 @@ func TestAtMost(t *testing.T) {
 		start(t, db.DSN, "run", "job", "--", "true").ends(exitNotHad)
 		fmt.Fprintln(p.stdin)
 		p.ends(4)
+		// With --json there is one line, when it ends.
+		said := start(t, db.DSN, "run", "other", "--json", "--at-most", "100ms", "--", "sleep", "30").ends(128 + int(syscall.SIGTERM))
+		if lines := strings.Split(strings.TrimSpace(said), "\n"); len(lines) != 1 || !json.Valid([]byte(lines[0])) {
+			t.Errorf("with --json it says %q", said)
+		}
 		h := wantJSON[historyResult](t, 0, on(db, "history", "job")...)
 		if len(h.Runs) != 1 || h.Runs[0].Outcome != "timed_out" || *h.Runs[0].ExitCode != 4 {
 			t.Errorf("%+v", h.Runs)

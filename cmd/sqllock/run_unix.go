@@ -149,8 +149,13 @@ func (r *runner) connectAndRun(ctx context.Context, begun func()) (res joblock.R
 		}
 	}
 	c := &catcher{Locker: locker, opts: []lock.Option{lock.Wait(o.wait), lock.WithTrace(r.trace())}}
+	outer := ctx
 	fn := func(ctx context.Context) error {
 		begun()
+		// A signal may have come between the grant and begun: then nothing is started.
+		if err := context.Cause(outer); err != nil {
+			return err
+		}
 		return r.supervise(ctx, c.got)
 	}
 	if s.jobs == nil {
@@ -255,7 +260,9 @@ func (r *runner) supervise(ctx context.Context, l *lock.Lock) error {
 		case <-ends:
 			ends = nil
 			if errors.Is(context.Cause(ctx), joblock.ErrTimedOut) {
-				r.out.Say("%q has taken %v (--at-most): SIGTERM, and SIGKILL in %v", r.o.name, r.o.atMost, atMostGrace)
+				if !r.out.JSON {
+					r.out.Say("%q has taken %v (--at-most): SIGTERM, and SIGKILL in %v", r.o.name, r.o.atMost, atMostGrace)
+				}
 				w.signal(syscall.SIGTERM)
 				late = time.After(atMostGrace)
 				ends = l.Done() // it may still be lost
@@ -296,7 +303,9 @@ func (r *runner) reported(line string) bool {
 	case "kill":
 		r.result.Lost = true
 	case "nostop":
-		r.out.Say("%q goes on: who is stopped loses the lock", r.o.name)
+		if !r.out.JSON {
+			r.out.Say("%q goes on: who is stopped loses the lock", r.o.name)
+		}
 	case "failed":
 		code := exitNotExecutable
 		if syscall.Errno(n) == syscall.ENOENT {
