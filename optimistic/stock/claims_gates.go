@@ -80,19 +80,24 @@ func (s *Stock) openGates(ctx context.Context, h sqldb.Handle) {
 // insertClaim is makeClaim on MySQL and MariaDB.
 func (s *Stock) insertClaim(ctx context.Context, tx *sqldb.Tx, c *claim) (made bool, err error) {
 	st := s.claims.insert
+	args := st.args(s.db.Kind(), *c)
+	ours := false // the gates were made in this transaction, which may yet be rolled back
 	for range rounds {
-		res, err := tx.Exec(ctx, st.query, st.args(s.db.Kind(), *c)...)
+		res, err := tx.Exec(ctx, st.query, args...)
 		switch {
 		case sqldb.ClassOf(err) == sqldb.Duplicate:
 			return false, nil
 		case err != nil:
 			return false, s.explainClaim(c, err)
 		case res.RowsAffected == 1:
-			s.gates.remember(tx.DB(), true)
+			if !ours && !s.gates.is(tx.DB()) {
+				s.gates.remember(tx.DB(), true)
+			}
 			return true, nil
 		}
 		// There was no other connection to make it with, or somebody has emptied the table.
 		s.gates.remember(tx.DB(), false)
+		ours = true
 		if _, err := tx.Exec(ctx, s.claims.gates); err != nil {
 			return false, s.explainClaim(c, err)
 		}

@@ -14,13 +14,12 @@ import (
 // makeClaim inserts the claim, after waiting for whoever has inserted it and not yet
 // committed. made is false if it is there.
 func (s *Stock) makeClaim(ctx context.Context, tx *sqldb.Tx, c *claim) (at time.Time, made bool, err error) {
-	st := s.claims.insert
-	args := st.args(s.db.Kind(), *c)
 	if s.db.Kind().InnoDB() {
 		made, err := s.insertClaim(ctx, tx, c)
 		return at, made, err
 	}
-	err = tx.QueryRow(ctx, st.query, args...).Scan(&at)
+	st := s.claims.insert
+	err = tx.QueryRow(ctx, st.query, st.args(s.db.Kind(), *c)...).Scan(&at)
 	switch {
 	case err == nil:
 		return at, true, nil

@@ -58,6 +58,9 @@ const blankRounds = 10
 func (s *Stock) reclaiming(ctx context.Context, h sqldb.Handle, take func() error) error {
 	for blank := 0; ; {
 		err := take()
+		if err == nil {
+			return nil
+		}
 		if final, ok := err.(finalRefusal); ok { //nolint:errorlint // it is never wrapped
 			return final.error
 		}
@@ -68,6 +71,9 @@ func (s *Stock) reclaiming(ctx context.Context, h sqldb.Handle, take func() erro
 		again, given, rerr := s.reclaim(ctx, h, short.Lines)
 		switch {
 		case errors.Is(rerr, ErrOverflow) || errors.Is(rerr, ErrBadRow):
+			if _, inTx := h.(*sqldb.Tx); inTx { // which that may have ended
+				return fmt.Errorf("%w; what has expired could not be given back, and the transaction may have ended: %w", err, rerr)
+			}
 			return err // Sweep says what is wrong there
 		case rerr != nil:
 			return fmt.Errorf("stock: %s: nothing was taken: too little is left, and what has expired could not be given back: %w", s.table.Name, rerr)

@@ -281,3 +281,33 @@ func TestShortTakeOldSnapshot(t *testing.T) {
 		wantHold(t, db, hold, "held 1:- 2:1")
 	})
 }
+
+// What has expired does not fit into the column any more: the take is refused, and in a
+// transaction, which that may have ended, the refusal says why.
+func TestShortTakeCannotGiveBack(t *testing.T) {
+	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		s := shelf(t, db, 1)
+		ctx := t.Context()
+		alter := "ALTER TABLE goods MODIFY n SMALLINT NOT NULL"
+		if db.Kind() == sqldb.Postgres {
+			alter = "ALTER TABLE goods ALTER COLUMN n TYPE smallint"
+		}
+		db.MustExec(t, alter, "UPDATE goods SET n = 100 WHERE id = 1")
+		hold := reserve(t, s, db.DB, stock.Line{ID: 1, N: 10})
+		db.MustExec(t, "UPDATE goods SET n = 32760 WHERE id = 1")
+		expire(t, db, hold)
+		tx := begin(t, db, "")
+		_, err := s.Take(ctx, tx.tx, 1, 32765)
+		if !errors.Is(err, stock.ErrSoldOut) || !errors.Is(err, stock.ErrOverflow) {
+			t.Errorf("in a transaction: %v", err)
+		}
+		_ = tx.rollback()
+		if _, err := s.Take(ctx, db.DB, 1, 32765); !errors.Is(err, stock.ErrSoldOut) {
+			t.Errorf("alone: %v", err)
+		}
+		if left, err := s.Take(ctx, db.DB, 1, 5); err != nil || left != 32755 {
+			t.Errorf("%d left, %v", left, err)
+		}
+	})
+}
