@@ -48,6 +48,8 @@ func run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()                             // an error of one ends the others
 	elected := make(chan context.CancelFunc) // who leads says how to shut it down
 	ended := make(chan error)
 	const programs = 3
@@ -61,7 +63,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 			shutdown() // SIGTERM
 			err = errors.Join(err, <-ended)
 		case e := <-ended:
-			return e
+			return fmt.Errorf("a program has ended without having led: %w", e)
 		}
 	}
 	fmt.Fprintln(out, "nobody is left")
@@ -82,7 +84,10 @@ func program(ctx context.Context, db *sqldb.DB, elected chan<- context.CancelFun
 	ctx, shutdown := context.WithCancel(ctx) // signal.NotifyContext in a real program
 	defer shutdown()
 	err = e.Run(ctx, func(ctx context.Context, l *lock.Lock) error {
-		elected <- shutdown
+		select {
+		case elected <- shutdown:
+		case <-ctx.Done():
+		}
 		<-ctx.Done() // what only the leader does; ctx ends with the leadership
 		return nil
 	})

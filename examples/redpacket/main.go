@@ -226,7 +226,7 @@ func race(ctx context.Context, c config, stdout, stderr io.Writer) (err error) {
 		switch {
 		case made && c.reset:
 			defer func() { err = errors.Join(err, d.Scrubber().Error(removeLockTables(ctx, db))) }()
-		case slices.Contains(c.Strategies, "take-once"):
+		default:
 			defer func() { err = errors.Join(err, d.Scrubber().Error(removeClaims(ctx, db, c))) }()
 		}
 	}

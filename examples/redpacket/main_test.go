@@ -129,7 +129,7 @@ func TestStallAdvisory(t *testing.T) {
 
 // Tables of sqllock that are there stay; those that were made go, with -reset.
 func TestLockTables(t *testing.T) {
-	args := []string{"-reset", "-users", "20", "-gifts", "5", "-strategy", "lock-table,take-once", "-dsn"}
+	args := []string{"-reset", "-users", "20", "-gifts", "5", "-strategy", "lock-table,take-once,combined", "-dsn"}
 	for _, there := range []bool{true, false} {
 		t.Run(fmt.Sprint(there), func(t *testing.T) {
 			dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
