@@ -190,12 +190,11 @@ func Collect(strategy string, supported Features, base, opts []Option) (Options,
 			}
 		}
 	}
-	for f, name := range featureNames {
-		if o.features&^supported == 0 {
-			break
-		}
-		if o.features&f != 0 && supported&f == 0 {
-			return o, fmt.Errorf("lock: %s cannot honour the option %s: %w", strategy, name, errors.ErrUnsupported)
+	if refused := o.features &^ supported; refused != 0 {
+		for f, name := range featureNames {
+			if refused&f != 0 {
+				return o, fmt.Errorf("lock: %s cannot honour the option %s: %w", strategy, name, errors.ErrUnsupported)
+			}
 		}
 	}
 	if err := o.foreign(strategy); err != nil {

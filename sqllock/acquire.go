@@ -119,7 +119,14 @@ func (l *Locker) acquire(ctx context.Context, name string, o lock.Options, begun
 			}
 			return nil, l.ended(wctx, ctx, name, held, begun, err)
 		case errors.Is(err, errLate):
-			continue // it was nobody's, and may still be
+			// It was nobody's, and may still be; but a database that is slow is not to be
+			// made slower.
+			select {
+			case <-time.After(pollMax):
+				continue
+			case <-wctx.Done():
+				return nil, l.ended(wctx, ctx, name, held, begun, err)
+			}
 		case err != nil:
 			return nil, err
 		}

@@ -15,9 +15,10 @@ const deafGrace = 100 * time.Millisecond
 
 // throughDeaf is the driver of a *sql.DB whose driver does not return when ctx ends:
 // lib/pq asks the server to end the statement, and then waits for its answer, from a
-// server that is silent without end. So every call of it runs in a goroutine of its
-// own, which is left when ctx has ended; its connection is thrown away when it comes
-// back. Of what the caller's own transactions do, nothing changes.
+// server that is silent without end. So every statement in autocommit, and the making
+// of a connection, runs in a goroutine of its own, which is left when ctx has ended; its
+// connection is thrown away when it comes back. BEGIN, COMMIT and what runs between
+// them are the driver's own.
 type throughDeaf struct{ throughSQL }
 
 // Conn takes a connection out of the pool. Making one is such a call as well.
