@@ -163,13 +163,13 @@ func TestCloseWithoutAServer(t *testing.T) {
 	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
-		line := &wire{}
-		l, err := advisory.New(t.Context(), db.Wrap(line.wrap))
+		line := &dbtest.Line{}
+		l, err := advisory.New(t.Context(), db.Wrap(line.Wrap))
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := must(t, l, "silent")
-		line.set(paused)
+		line.Set(dbtest.Paused)
 		begun := time.Now()
 		err = l.Close()
 		if took := time.Since(begun); took > lock.ReleaseBound+5*time.Second {
@@ -180,7 +180,7 @@ func TestCloseWithoutAServer(t *testing.T) {
 			t.Error("its holder was not told")
 		}
 		eventually(t, "no connection is out of the pool", func() bool { return out(db) == 0 })
-		line.set(whole)
+		line.Set(dbtest.Whole)
 		release(t, must(t, locker(t, db.DB), "silent", lock.Wait(20*time.Second)))
 	})
 }
@@ -192,15 +192,15 @@ func TestSilenceAndCtx(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		for _, beside := range []bool{true, false} {
-			line := &wire{}
-			l := locker(t, db.Wrap(line.wrap), advisory.Connections(1))
+			line := &dbtest.Line{}
+			l := locker(t, db.Wrap(line.Wrap), advisory.Connections(1))
 			var kept *lock.Lock
 			if beside {
 				kept = must(t, l, "kept")
 			} else {
 				release(t, must(t, l, "warm"))
 			}
-			line.set(paused)
+			line.Set(dbtest.Paused)
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			begun := time.Now()
 			got, err := l.Acquire(ctx, "try")
@@ -208,7 +208,7 @@ func TestSilenceAndCtx(t *testing.T) {
 			if took := time.Since(begun); got != nil || !errors.Is(err, context.DeadlineExceeded) || took > 3*time.Second {
 				t.Errorf("beside another lock %v: %v, %v after %v", beside, got, err, took)
 			}
-			line.set(whole)
+			line.Set(dbtest.Whole)
 			if kept != nil {
 				if err := kept.Err(); err != nil {
 					t.Errorf("the other lock: %v", err)

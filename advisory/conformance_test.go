@@ -21,21 +21,21 @@ func subject(t testing.TB, db *dbtest.DB) locktest.Subject {
 	handle, counter := dbtest.Count(db.DB)
 	var mu sync.Mutex
 	var sent int64
-	lines := map[lock.Locker]*wire{}
-	cut := func(how wireState) func(testing.TB, lock.Locker) func() {
+	lines := map[lock.Locker]*dbtest.Line{}
+	cut := func(how dbtest.LineState) func(testing.TB, lock.Locker) func() {
 		return func(_ testing.TB, l lock.Locker) func() {
 			mu.Lock()
 			defer mu.Unlock()
 			line := lines[l]
-			line.set(how)
-			return func() { line.set(whole) }
+			line.Set(how)
+			return func() { line.Set(dbtest.Whole) }
 		}
 	}
 	s := locktest.Subject{
 		New: func(t testing.TB, opts ...lock.Option) lock.Locker {
 			t.Helper()
-			line := &wire{}
-			l, err := advisory.New(context.Background(), handle.Wrap(line.wrap), append([]lock.Option{advisory.Connections(3)}, opts...)...)
+			line := &dbtest.Line{}
+			l, err := advisory.New(context.Background(), handle.Wrap(line.Wrap), append([]lock.Option{advisory.Connections(3)}, opts...)...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +48,7 @@ func subject(t testing.TB, db *dbtest.DB) locktest.Subject {
 		Steal: func(t testing.TB, name string, _ int64) {
 			kill(t, db, sessionOf(t, db, name))
 		},
-		Faults: []locktest.Fault{{Name: "gone", Break: cut(gone)}, {Name: "paused", Break: cut(paused), Silent: true}},
+		Faults: []locktest.Fault{{Name: "gone", Break: cut(dbtest.Gone)}, {Name: "paused", Break: cut(dbtest.Paused), Silent: true}},
 		Statements: func() int64 {
 			mu.Lock()
 			defer mu.Unlock()

@@ -19,11 +19,11 @@ func TestOthersCtx(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
-		line := &wire{}
-		l := locker(t, db.Wrap(line.wrap), advisory.Connections(1))
+		line := &dbtest.Line{}
+		l := locker(t, db.Wrap(line.Wrap), advisory.Connections(1))
 		for i := range 10 {
 			release(t, must(t, l, "warm"))
-			line.set(paused)
+			line.Set(dbtest.Paused)
 			ctx, cancel := context.WithCancel(t.Context())
 			first, second := make(chan error, 1), make(chan error, 1)
 			go func() {
@@ -43,7 +43,7 @@ func TestOthersCtx(t *testing.T) {
 			if err := <-first; !errors.Is(err, context.Canceled) {
 				t.Errorf("whose ctx has ended: %v", err)
 			}
-			line.set(whole)
+			line.Set(dbtest.Whole)
 			if err := <-second; err != nil {
 				t.Fatalf("another, in round %d: %v", i, err)
 			}
@@ -57,11 +57,11 @@ func TestFirstStaysFirst(t *testing.T) {
 	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
-		line := &wire{}
-		l, holder := locker(t, db.Wrap(line.wrap)), locker(t, db.DB)
+		line := &dbtest.Line{}
+		l, holder := locker(t, db.Wrap(line.Wrap)), locker(t, db.DB)
 		got := must(t, holder, "order")
 		release(t, must(t, l, "warm"))
-		line.set(paused)
+		line.Set(dbtest.Paused)
 		order, done := make(chan int, 2), make(chan error, 2)
 		for i := range 2 {
 			go func() {
@@ -72,7 +72,7 @@ func TestFirstStaysFirst(t *testing.T) {
 			}()
 			time.Sleep(50 * time.Millisecond) // nothing tells that it stands in line
 		}
-		line.set(whole)
+		line.Set(dbtest.Whole)
 		eventually(t, "one waits in the server", func() bool { return waitersOf(t, db, "order") == 1 })
 		release(t, got)
 		for range 2 {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -179,99 +178,4 @@ func kill(t testing.TB, db *dbtest.DB, id int64) {
 		}
 		return n == 0
 	})
-}
-
-// wire is what a Locker talks to its server through: it can be cut.
-type wire struct {
-	mu    sync.Mutex
-	state wireState
-	moved chan struct{} // closed when the state changes
-}
-
-type wireState int
-
-const (
-	whole  wireState = iota
-	gone             // every statement fails at once
-	paused           // nothing answers
-)
-
-var errWire = errors.New("the database is gone")
-
-func (l *wire) set(s wireState) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.state = s
-	if l.moved != nil {
-		close(l.moved)
-		l.moved = nil
-	}
-}
-
-// pass returns when a statement may be sent, or says why it cannot.
-func (l *wire) pass(ctx context.Context) error {
-	for {
-		l.mu.Lock()
-		s := l.state
-		if l.moved == nil {
-			l.moved = make(chan struct{})
-		}
-		moved := l.moved
-		l.mu.Unlock()
-		switch s {
-		case whole:
-			return nil
-		case gone:
-			return errWire
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-func (l *wire) wrap(d sqldb.Driver) sqldb.Driver { return wireDriver{d, l} }
-
-type wireDriver struct {
-	sqldb.Driver
-	l *wire
-}
-
-func (d wireDriver) Query(ctx context.Context, query string, args []any) (sqldb.DriverRows, error) {
-	if err := d.l.pass(ctx); err != nil {
-		return nil, err
-	}
-	return d.Driver.Query(ctx, query, args)
-}
-
-func (d wireDriver) Conn(ctx context.Context) (sqldb.DriverConn, error) {
-	if err := d.l.pass(ctx); err != nil {
-		return nil, err
-	}
-	conn, err := d.Driver.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return wireConn{conn, d.l}, nil
-}
-
-type wireConn struct {
-	sqldb.DriverConn
-	l *wire
-}
-
-func (c wireConn) Exec(ctx context.Context, query string, args []any) (sqldb.Result, error) {
-	if err := c.l.pass(ctx); err != nil {
-		return sqldb.Result{}, err
-	}
-	return c.DriverConn.Exec(ctx, query, args)
-}
-
-func (c wireConn) Query(ctx context.Context, query string, args []any) (sqldb.DriverRows, error) {
-	if err := c.l.pass(ctx); err != nil {
-		return nil, err
-	}
-	return c.DriverConn.Query(ctx, query, args)
 }

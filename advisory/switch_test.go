@@ -86,16 +86,16 @@ func TestTTLIsCutToSeconds(t *testing.T) {
 	t.Parallel()
 	dbtest.On(t, []sqldb.Kind{sqldb.MySQL, sqldb.MariaDB}, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
-		line := &wire{}
-		l, other := locker(t, db.Wrap(line.wrap)), locker(t, db.DB)
+		line := &dbtest.Line{}
+		l, other := locker(t, db.Wrap(line.Wrap)), locker(t, db.DB)
 		sent := time.Now()
 		got := must(t, l, "cut", lock.TTL(1999*time.Millisecond))
-		line.set(paused)
+		line.Set(dbtest.Paused)
 		next := must(t, other, "cut")
 		if err := got.Err(); !errors.Is(err, lock.ErrLost) {
 			t.Errorf("another has it after %v, and its holder: %v", time.Since(sent), err)
 		}
-		line.set(whole)
+		line.Set(dbtest.Whole)
 		release(t, next)
 	})
 }
@@ -176,7 +176,7 @@ func TestLostLockIsFreed(t *testing.T) {
 		_, _, _, ping := words(db.Kind())
 		var stats lock.Stats
 		got := must(t, l, "lost", lock.WithTrace(stats.Trace()))
-		s.on(ping, -1, false, errWire)
+		s.on(ping, -1, false, dbtest.ErrGone)
 		free := make(chan *lock.Lock, 1)
 		go func() {
 			next, err := other.Acquire(t.Context(), "lost", lock.Wait(30*time.Second))
@@ -212,10 +212,10 @@ func TestSilenceWithoutCtx(t *testing.T) {
 	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
-		line := &wire{}
-		l := locker(t, db.Wrap(line.wrap))
+		line := &dbtest.Line{}
+		l := locker(t, db.Wrap(line.Wrap))
 		release(t, must(t, l, "warm"))
-		line.set(paused)
+		line.Set(dbtest.Paused)
 		done := make(chan error, 1)
 		go func() {
 			_, err := l.Acquire(context.Background(), "silent")
@@ -229,7 +229,7 @@ func TestSilenceWithoutCtx(t *testing.T) {
 		case <-time.After(30 * time.Second):
 			t.Error("it waits for ever")
 		}
-		line.set(whole)
+		line.Set(dbtest.Whole)
 	})
 }
 

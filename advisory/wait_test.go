@@ -306,7 +306,7 @@ func TestHolderIsNotForgotten(t *testing.T) {
 		if db.Kind().InnoDB() {
 			question = "IS_USED_LOCK("
 		}
-		s.on(question, -1, false, errWire)
+		s.on(question, -1, false, dbtest.ErrGone)
 		_, err := l.Acquire(t.Context(), "mine", lock.TTL(time.Second), lock.Wait(1500*time.Millisecond)) // more than a slice
 		var held *lock.HeldError
 		if !errors.As(err, &held) || held.Holder.Label != "this process" || s.hit() == 0 {

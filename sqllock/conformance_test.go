@@ -28,26 +28,26 @@ func subject(t testing.TB, db *dbtest.DB) locktest.Subject {
 	handle, counter := dbtest.Count(db.DB)
 	var mu sync.Mutex
 	var sent int64
-	lines := map[lock.Locker]*line{}
+	lines := map[lock.Locker]*dbtest.Line{}
 	operator, err := sqllock.New(t.Context(), db.DB)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = operator.Close() })
-	cut := func(how state) func(testing.TB, lock.Locker) func() {
+	cut := func(how dbtest.LineState) func(testing.TB, lock.Locker) func() {
 		return func(_ testing.TB, l lock.Locker) func() {
 			mu.Lock()
 			defer mu.Unlock()
 			line := lines[l]
-			line.set(how)
-			return func() { line.set(whole) }
+			line.Set(how)
+			return func() { line.Set(dbtest.Whole) }
 		}
 	}
 	return locktest.Subject{
 		New: func(t testing.TB, opts ...lock.Option) lock.Locker {
 			t.Helper()
-			line := &line{}
-			l, err := sqllock.New(context.Background(), handle.Wrap(line.wrap), opts...)
+			line := &dbtest.Line{}
+			l, err := sqllock.New(context.Background(), handle.Wrap(line.Wrap), opts...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +64,7 @@ func subject(t testing.TB, db *dbtest.DB) locktest.Subject {
 				t.Fatal(err)
 			}
 		},
-		Faults: []locktest.Fault{{Name: "gone", Break: cut(gone)}, {Name: "paused", Break: cut(paused), Silent: true}},
+		Faults: []locktest.Fault{{Name: "gone", Break: cut(dbtest.Gone)}, {Name: "paused", Break: cut(dbtest.Paused), Silent: true}},
 		Statements: func() int64 {
 			mu.Lock()
 			defer mu.Unlock()

@@ -1,4 +1,4 @@
-package sqllock_test
+package dbtest
 
 import (
 	"context"
@@ -8,24 +8,29 @@ import (
 	"github.com/sqlnative/locks/sqldb"
 )
 
-// line is what a Locker talks to its database through: it can be cut.
-type line struct {
+// Line is what a handle talks to its database through ([sqldb.DB.Wrap] with
+// Line.Wrap): it can be cut. Its zero value is whole.
+type Line struct {
 	mu    sync.Mutex
-	state state
+	state LineState
 	moved chan struct{} // closed when the state changes
 }
 
-type state int
+// LineState is what has become of a Line.
+type LineState int
 
+// The states of a Line.
 const (
-	whole  state = iota
-	gone         // every statement fails at once
-	paused       // nothing answers
+	Whole  LineState = iota
+	Gone             // every statement fails at once
+	Paused           // nothing answers
 )
 
-var errGone = errors.New("the database is gone")
+// ErrGone is what a statement on a line that is Gone answers.
+var ErrGone = errors.New("the database is gone")
 
-func (l *line) set(s state) {
+// Set cuts the line, or mends it.
+func (l *Line) Set(s LineState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state = s
@@ -36,7 +41,7 @@ func (l *line) set(s state) {
 }
 
 // pass returns when a statement may be sent, or says why it cannot.
-func (l *line) pass(ctx context.Context) error {
+func (l *Line) pass(ctx context.Context) error {
 	for {
 		l.mu.Lock()
 		s := l.state
@@ -46,10 +51,10 @@ func (l *line) pass(ctx context.Context) error {
 		moved := l.moved
 		l.mu.Unlock()
 		switch s {
-		case whole:
+		case Whole:
 			return nil
-		case gone:
-			return errGone
+		case Gone:
+			return ErrGone
 		}
 		select {
 		case <-moved:
@@ -59,11 +64,12 @@ func (l *line) pass(ctx context.Context) error {
 	}
 }
 
-func (l *line) wrap(d sqldb.Driver) sqldb.Driver { return lineDriver{d, l} }
+// Wrap puts the line before a driver.
+func (l *Line) Wrap(d sqldb.Driver) sqldb.Driver { return lineDriver{d, l} }
 
 type lineDriver struct {
 	sqldb.Driver
-	l *line
+	l *Line
 }
 
 func (d lineDriver) Exec(ctx context.Context, query string, args []any) (sqldb.Result, error) {
@@ -100,7 +106,7 @@ func (d lineDriver) Conn(ctx context.Context) (sqldb.DriverConn, error) {
 
 type lineConn struct {
 	sqldb.DriverConn
-	l *line
+	l *Line
 }
 
 func (c lineConn) Exec(ctx context.Context, query string, args []any) (sqldb.Result, error) {
