@@ -140,7 +140,8 @@ func (r *runner) connectAndRun(ctx context.Context, begun func()) (res joblock.R
 		}
 		defer func() { _ = locker.Close() }()
 	}
-	if o.strategy == strategyTable || o.every > 0 {
+	tables := o.strategy == strategyTable || o.every > 0
+	if tables {
 		if err := s.withTables(ctx); err != nil {
 			return res, err
 		}
@@ -158,7 +159,7 @@ func (r *runner) connectAndRun(ctx context.Context, begun func()) (res joblock.R
 		}
 		return r.supervise(ctx, c.got)
 	}
-	if s.jobs == nil {
+	if !tables {
 		return r.plain(ctx, c, fn)
 	}
 	jobs, err := joblock.New(ctx, s.db, c)

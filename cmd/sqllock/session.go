@@ -92,7 +92,7 @@ func (a *app) open(ctx context.Context, d *dsn.DSN, own bool, conns int) (*sessi
 	return &session{app: a, db: db, dsn: d, own: own, close: closePool}, nil
 }
 
-// withTables makes the lockers, and the tables where that is wanted; where it is not,
+// withTables makes the locker, and the tables where that is wanted; where it is not,
 // and they are missing, the error says what to do.
 func (s *session) withTables(ctx context.Context) error {
 	if s.migrate {
@@ -116,8 +116,7 @@ func (s *session) withTables(ctx context.Context) error {
 		}
 	}
 	s.locker = locker
-	s.jobs, err = joblock.New(ctx, s.db, s.locker)
-	return err
+	return nil
 }
 
 // leaveBound is how long a command waits at its end for connections that are at work.
@@ -150,6 +149,9 @@ func (a *app) connected(f func(ctx context.Context, s *session, args []string) e
 			}
 			defer s.leave()
 			if err := s.withTables(ctx); err != nil {
+				return err
+			}
+			if s.jobs, err = joblock.New(ctx, s.db, s.locker); err != nil {
 				return err
 			}
 			return f(ctx, s, args)
