@@ -1,5 +1,5 @@
 // Command leader shows an election: three programs of which one leads. Each leader is
-// shut down after a while, and the next takes over at once; it does not have to wait until
+// shut down after a while, and the next takes over soon; it does not have to wait until
 // a lease has run out.
 package main
 
