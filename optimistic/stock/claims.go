@@ -57,6 +57,8 @@ type claim struct {
 	owner string
 	n     int64
 	left  int64
+
+	passes bool // it waits at no gate: see insertClaim
 }
 
 // arg is the argument behind a letter.

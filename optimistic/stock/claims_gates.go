@@ -2,6 +2,7 @@ package stock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"sync"
@@ -27,8 +28,43 @@ func (c claim) gate() string {
 
 // gates are the databases in which the gates are known to be.
 type gates struct {
-	mu    sync.Mutex
-	known map[*sqldb.DB]bool
+	mu      sync.Mutex
+	known   map[*sqldb.DB]bool
+	opening map[*sqldb.DB]chan struct{} // closed when whoever is at it has ended
+}
+
+// turn waits until the gates are known, or it is the caller's turn to open them, which
+// ends with done: a crowd that opened them together would wait for each other in the
+// database, with all connections of the pool.
+func (g *gates) turn(ctx context.Context, db *sqldb.DB) (done func(), ok bool) {
+	for {
+		g.mu.Lock()
+		if g.known[db] {
+			g.mu.Unlock()
+			return nil, false
+		}
+		other, is := g.opening[db]
+		if !is {
+			mine := make(chan struct{})
+			if g.opening == nil {
+				g.opening = map[*sqldb.DB]chan struct{}{}
+			}
+			g.opening[db] = mine
+			g.mu.Unlock()
+			return func() {
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				delete(g.opening, db)
+				close(mine)
+			}, true
+		}
+		g.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, false
+		}
+	}
 }
 
 func (g *gates) is(db *sqldb.DB) bool {
@@ -64,6 +100,11 @@ func (s *Stock) openGates(ctx context.Context, h sqldb.Handle) {
 		ctx, cancel = context.WithTimeout(ctx, gatesWait)
 		defer cancel()
 	}
+	done, ok := s.gates.turn(ctx, db)
+	if !ok {
+		return
+	}
+	defer done()
 	err := sqldb.Retry(ctx, sqldb.Policy{}, func(ctx context.Context) error {
 		var n int
 		if err := db.QueryRow(ctx, s.claims.countGates).Scan(&n); err != nil || n == claimGates {
@@ -77,9 +118,16 @@ func (s *Stock) openGates(ctx context.Context, h sqldb.Handle) {
 	}
 }
 
-// insertClaim is makeClaim on MySQL and MariaDB.
+// errGateTaken: somebody is at the claim's gate, or it is not there.
+var errGateTaken = errors.New("stock: the gate of the claim is taken")
+
+// insertClaim is makeClaim on MySQL and MariaDB. A claim that waits at no gate is
+// errGateTaken if it would have to: that somebody may have another claim, of another row.
 func (s *Stock) insertClaim(ctx context.Context, tx *sqldb.Tx, c *claim) (made bool, err error) {
 	st := s.claims.insert
+	if c.passes {
+		st.query += " SKIP LOCKED"
+	}
 	args := st.args(s.db.Kind(), *c)
 	ours := false // the gates were made in this transaction, which may yet be rolled back
 	for range rounds {
@@ -97,6 +145,9 @@ func (s *Stock) insertClaim(ctx context.Context, tx *sqldb.Tx, c *claim) (made b
 		}
 		// There was no other connection to make it with, or somebody has emptied the table.
 		s.gates.remember(tx.DB(), false)
+		if c.passes {
+			return false, errGateTaken
+		}
 		ours = true
 		if _, err := tx.Exec(ctx, s.claims.gates); err != nil {
 			return false, s.explainClaim(c, err)

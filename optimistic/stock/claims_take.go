@@ -18,6 +18,9 @@ var errUnclaimed = errors.New("stock: there is no such claim")
 func (s *Stock) settleClaim(ctx context.Context, db *sqldb.DB, c *claim) (r Receipt, made bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqldb.Bound)
 	defer cancel()
+	waits := *c
+	waits.passes = false
+	c = &waits
 	err = inOwn(ctx, db, "settle", func(ctx context.Context, tx *sqldb.Tx) error {
 		for range rounds {
 			_, fresh, err := s.makeClaim(ctx, tx, c)

@@ -47,8 +47,9 @@ func MaxBatch(n int) CombineOption {
 }
 
 // MaxWaiting says how many callers may wait at once, for all rows together; one more
-// is refused with [ErrBusy]. Those that a statement is under way for are not counted.
-// Default: [DefaultMaxWaiting].
+// is refused with [ErrBusy]. Those that a statement is under way for are not counted,
+// but for those that try it alone after their batch has failed; nor is who comes to a
+// row that nobody is at. Default: [DefaultMaxWaiting].
 func MaxWaiting(n int) CombineOption {
 	return func(o *combineOptions) error {
 		if n < 1 {
@@ -59,9 +60,14 @@ func MaxWaiting(n int) CombineOption {
 	}
 }
 
-// Strict has a take that does not fit block those behind it that ride in the same
-// batch, smaller ones too: they are refused with it. Without it, whoever fits is
-// served.
+// Strict has a take that does not fit block those behind it in the same batch, smaller
+// ones too: they are refused with it, each with what was left, which may be more than it
+// wanted. A batch are those that wait for the row at the moment when it is sent, up to
+// [MaxBatch], and up to the first that wants something else: takes, takes for claims
+// and puts ride apart. Who comes later, or is in the next batch, is not blocked by a
+// refusal that is over. A claim that was made before blocks nobody, and is not blocked:
+// it gets its receipt. It holds for a batch that falls apart too, but for those that
+// try it alone. Without it, whoever fits is served.
 func Strict() CombineOption {
 	return func(o *combineOptions) error {
 		o.strict = true
@@ -81,26 +87,29 @@ func TraceCombine(t *CombineTrace) CombineOption {
 }
 
 // CombineTrace is a set of functions that are told what a [Combined] does. They are
-// called synchronously, by the goroutine of one of the callers: they must be quick and
-// safe for concurrent use.
+// called synchronously, by the goroutine of one of the callers, before the row's next
+// batch is sent: they must be quick and safe for concurrent use, and must not call the
+// Combined, which may wait for them.
 type CombineTrace struct {
-	// Batch: a batch has its answers.
+	// Batch: a batch has its answers; also one of a single caller.
 	Batch func(Batch)
 }
 
 // Batch says what became of one batch.
 type Batch struct {
-	// ID is the row's id, as the first of the callers gave it.
+	// ID is the row's id: int64, string or []byte, whatever type it was given as.
 	ID any
 	// Size is for how many callers it was, Served how many of them it has changed
 	// something for.
 	Size, Served int
-	// Waited is how long the first of them has waited until it was sent, and Took how
-	// long its answers took then.
+	// Waited is how long the first of them, who came first, has waited until it was
+	// sent: 0 if nobody was at the row. Took is how long its answers took then.
 	Waited, Took time.Duration
-	// Alone is how many have to try it singly, because the batch failed.
+	// Alone is how many needed a statement of their own, because the batch failed. Those
+	// that still try it when this is told are not among the served.
 	Alone int
-	// Err is the error of the batch, if it failed as one.
+	// Err is the first error of the batch, if it failed as one. That too little was left
+	// is none.
 	Err error
 }
 
@@ -116,15 +125,17 @@ type Batch struct {
 // critical section the commit. One of the callers does it for all of them, and hands
 // that on when it has its own answer: there is no goroutine in the background. Who
 // comes to a row that nobody is at goes at once, by the statement of [Stock.Take].
-// Rows do not wait for each other, but for what [Stock.TakeOnce] says of claims on MySQL
-// and MariaDB.
+// Rows do not wait for each other: not for a slow commit, and not for the claims of
+// another row, on MySQL and MariaDB either (see [Stock.TakeOnce]). What they share is the
+// pool: a statement that waits has a connection.
 //
 // Each gets what it would have got alone, in the order of arrival, also what was left
 // then. A take that does not fit is refused, as [Stock.Take] refuses it, and does not
 // block a smaller one behind it, unless [Strict] says so. Takes and claims, and puts,
 // ride apart: a put between takes ends a batch. The version goes up by how many
-// were served. Rows are independent of each other; an id that is written in two ways
-// ('abc', 'ABC') is two queues, and one row all the same.
+// were served. An id that is written in two ways ('abc' and 'ABC', 1 and "1") is two
+// queues, and one row all the same; int, int64 and whatever else is the same number are
+// one.
 //
 // # What it costs
 //
@@ -139,21 +150,35 @@ type Batch struct {
 // its true answer, which is waited for until the statement has one, or until nobody
 // waits for it any more and the server has ended it; 30 s at most.
 //
-// A batch that was surely not applied, for another reason than a deadlock, a
-// serialization failure or a lock timeout (these are repeated), falls apart: each of
-// its callers tries it alone, in no order, and one that is bad fails alone. If nobody
-// knows whether it was applied, the callers of Take and Put get [sqldb.Uncertain], and
-// those of TakeOnce get what the claims say.
+// A deadlock, a serialization failure and a lock timeout are repeated. A batch that was
+// surely not applied for another reason falls apart: into halves, one after the other,
+// down to single callers, so that one that is bad fails alone, costs the others a few
+// statements, and everybody is served in the order of arrival all the same, with the
+// versions that go with it. Where it is the row or the table that is wrong, everybody
+// gets that error. Where it is the connection or the server, or where 30 s have passed,
+// each caller tries it alone, under its own ctx, 16 of a batch at a time, in no order,
+// beside the next batches; and so does one that makes a claim of the same batch for
+// another number.
+//
+// If nobody knows whether a statement was applied, those callers of Take and Put that it
+// was for get [sqldb.Uncertain], and nothing is tried again for them. Those of TakeOnce get
+// what the claims say, and Uncertain only if the database could not be asked; claiming
+// again tells. A caller whose goroutine ends while it sends a batch (a panic, or
+// [runtime.Goexit], in a driver) leaves Uncertain to those who have no answer yet.
 //
 // Other processes, and everything else that a [Stock] does, may be at the same rows
-// at the same time: to them a batch is one take more, with the locks in the same order.
+// at the same time: to them a batch is one take more, with the locks in the same order:
+// claims, sorted, then the row. On MySQL and MariaDB a claim that several processes make
+// at once, and that is refused to the first of them, may make a deadlock of the others,
+// which is repeated.
 type Combined struct {
 	s   *Stock
 	db  *sqldb.DB
 	o   combineOptions
 	sql combineStatements
 
-	members sync.Pool // *member
+	bound   time.Duration // of a batch
+	members sync.Pool     // *member
 
 	mu      sync.Mutex
 	lines   map[any]*line // those that somebody is at
@@ -178,7 +203,7 @@ func (s *Stock) Combine(db *sqldb.DB, opts ...CombineOption) (*Combined, error) 
 	if err := s.checkHandle("Combine", db); err != nil {
 		return nil, err
 	}
-	return &Combined{s: s, db: db, o: o, sql: combineStatementsFor(s), lines: map[any]*line{}, drained: make(chan struct{})}, nil
+	return &Combined{s: s, db: db, o: o, sql: combineStatementsFor(s), bound: flightTime, lines: map[any]*line{}, drained: make(chan struct{})}, nil
 }
 
 // Take takes n from the row, and returns how many are left. For what it promises, see
@@ -223,8 +248,9 @@ func (c *Combined) TakeOnce(ctx context.Context, id any, n int64, claimed string
 	return m.receipt, nil
 }
 
-// Close refuses whoever comes from now on with [ErrClosed], and waits until all others
-// have their answers. It may be called twice.
+// Close refuses whoever comes from now on with [ErrClosed], without a statement, and waits
+// until all others have their answers. It may be called twice, and at the same time. It
+// leaves the database open.
 func (c *Combined) Close() error {
 	c.mu.Lock()
 	if !c.closed {

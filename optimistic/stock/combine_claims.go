@@ -13,13 +13,37 @@ import (
 	"github.com/sqlnative/locks/sqldb"
 )
 
-// takeClaims takes once for each claim of the batch.
-func (f *flight) takeClaims(ctx context.Context) error {
+// singleClaim is [Stock.TakeOnce] of one that waits at no gate (see mysqlClaims), where
+// it may meet a claim of another row. If it would have to, it is a batch of one.
+func (c *Combined) singleClaim(m *member) (r Receipt, err error) {
+	s := c.s
+	s.openGates(m.ctx, c.db)
+	err = s.reclaiming(m.ctx, c.db, func() (err error) {
+		r, err = s.takeOnce(m.ctx, c.db, &claim{id: m.id, key: s.ownID(m.id), claim: m.claim, owner: rand.Text(), n: m.n, passes: true})
+		return err
+	})
+	if !errors.Is(err, errGateTaken) {
+		return r, err
+	}
+	own := *m
+	f := &flight{c: c, l: &line{}, id: m.id, kind: claiming, batch: []*member{&own}}
+	err = f.takeClaims(m.ctx, f.batch)
+	switch {
+	case own.decided:
+		return own.receipt, own.err
+	case err != nil:
+		return Receipt{}, err
+	}
+	return s.TakeOnce(m.ctx, c.db, m.id, m.n, m.claim) // the row changes whenever it is looked at
+}
+
+// takeClaims takes once for each of the claims.
+func (f *flight) takeClaims(ctx context.Context, pending []*member) error {
 	if !f.l.ownSet {
 		f.l.own, f.l.ownSet = f.c.s.ownID(f.id), true
 	}
 	f.c.s.openGates(ctx, f.c.db) // for those who try it alone, and for settle
-	return f.each(ctx, f.distinct(), func(ms []*member) (int64, bool, error) { return f.claim(ctx, ms) }, func(ms []*member) error {
+	return f.each(ctx, pending, func(ms []*member) (int64, bool, error) { return f.claim(ctx, ms) }, func(ms []*member) error {
 		// They are refused by a row that was read before: whoever has taken the last of
 		// it for one of these very claims is seen now.
 		return f.findClaims(ctx, ms)
@@ -82,6 +106,11 @@ var (
 	errOtherKey = errors.New("stock: the row writes its id in another way")
 )
 
+// errIgnored: some claims are not there, and were not made: INSERT IGNORE has made a
+// warning of whatever is wrong with them. (They were not pruned in between: a claim that
+// is in the way of an INSERT is locked by it.)
+var errIgnored = errors.New("stock: the database does not take some of the claims")
+
 // claim makes the claims and takes for them, all of them, in one transaction, or finds
 // those that are there and their receipts. done: it has made and taken for all.
 func (f *flight) claim(ctx context.Context, ms []*member) (before int64, done bool, err error) {
@@ -105,7 +134,7 @@ func (f *flight) claim(ctx context.Context, ms []*member) (before int64, done bo
 	}
 	for range takeTries {
 		a := &attempt{f: f, owner: rand.Text(), ms: ms, sorted: sorted}
-		err = inOwn(ctx, db, f.op(), a.run)
+		err = inOwn(ctx, db, f.op(ms), a.run)
 		switch {
 		case errors.Is(err, errOtherKey):
 			f.l.own = a.own
@@ -119,7 +148,7 @@ func (f *flight) claim(ctx context.Context, ms []*member) (before int64, done bo
 				return 0, false, serr
 			}
 			if !applied {
-				err = notApplied{fmt.Errorf("stock: %s: nothing was taken: %w", f.op(), err)}
+				err = notApplied{fmt.Errorf("stock: %s: nothing was taken: %w", f.op(ms), cause(err))}
 				continue
 			}
 		case err != nil:
@@ -148,6 +177,9 @@ func (a *attempt) run(ctx context.Context, tx *sqldb.Tx) error {
 	a.made, a.sum, a.left = 0, 0, 0
 	if err := a.insert(ctx, tx); err != nil {
 		return err
+	}
+	if kind.InnoDB() && slices.ContainsFunc(a.of, func(st state) bool { return !st.made && !st.found }) {
+		return errIgnored
 	}
 	if a.made == 0 {
 		return nil

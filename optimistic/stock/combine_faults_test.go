@@ -23,8 +23,11 @@ type breaks struct {
 	armed bool
 	at, n int
 	after bool
+	late  bool // the rows come, and break at their end
+	lasts bool // and all calls behind it do
+	only  string
 	err   error
-	what  string // the call that broke
+	what  string // the first call that broke
 }
 
 func (b *breaks) arm(at int, after bool, err error) {
@@ -45,16 +48,26 @@ func (b *breaks) disarm() string {
 func (b *breaks) here(ctx context.Context, what string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.armed || ctx.Value(frontKey{}) != nil {
+	if !b.armed || ctx.Value(frontKey{}) != nil || b.only != "" && what != b.only {
 		return false
 	}
 	b.n++
-	if b.n-1 != b.at {
+	if b.n-1 < b.at || b.n-1 > b.at && !b.lasts {
 		return false
 	}
-	b.what = what
+	if b.what == "" {
+		b.what = what
+	}
 	return true
 }
+
+// brokenRows break at their end.
+type brokenRows struct {
+	sqldb.DriverRows
+	err error
+}
+
+func (r brokenRows) Err() error { return r.err }
 
 type breakable struct {
 	sqldb.Driver
@@ -92,6 +105,9 @@ func (b *breaks) query(ctx context.Context, q sqldb.Querier, query string, args 
 	}
 	if b.after {
 		if rows, err := q.Query(ctx, query, args); err == nil {
+			if b.late {
+				return brokenRows{rows, b.err}, nil
+			}
 			for rows.Next() {
 				_, _ = rows.Values()
 			}
@@ -157,6 +173,14 @@ func (x breakableTx) Query(ctx context.Context, query string, args []any) (sqldb
 	return x.b.query(ctx, x.DriverTx, query, args)
 }
 
+func (x breakableTx) Rollback(ctx context.Context) error {
+	err := x.DriverTx.Rollback(ctx)
+	if x.b.here(ctx, "ROLLBACK") {
+		return x.b.err
+	}
+	return err
+}
+
 func (x breakableTx) Commit(ctx context.Context) error {
 	if !x.b.here(ctx, "COMMIT") {
 		return x.DriverTx.Commit(ctx)
@@ -183,12 +207,14 @@ func TestCombineFaults(t *testing.T) {
 	faults := map[string]struct {
 		err   error
 		after bool
+		late  bool
 	}{
-		"lost before":   {io.ErrUnexpectedEOF, false},
-		"lost behind":   {io.ErrUnexpectedEOF, true},
-		"surely undone": {surely{errors.New("no")}, false},
+		"lost before":        {io.ErrUnexpectedEOF, false, false},
+		"lost behind":        {io.ErrUnexpectedEOF, true, false},
+		"lost with the rows": {io.ErrUnexpectedEOF, true, true},
+		"surely undone":      {surely{errors.New("no")}, false, false},
 	}
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
 		s := claimed(t, db, "0")
 		breaking, b := breakableDB(db.DB)
 		handle, g := newGate(breaking)
@@ -216,6 +242,7 @@ func TestCombineFaults(t *testing.T) {
 					}
 					db.MustExec(t, fmt.Sprintf("UPDATE t_bonus SET left_count = %d, version = 0", left-1))
 					b.arm(at, fault.after, fault.err)
+					b.late = fault.late
 					together(t, c, g, 10001, asks)
 					what := b.disarm()
 					check(t, db, fmt.Sprintf("%s: %s, call %d (%.60s)", name, op, at, what), op == "put", left, asks)

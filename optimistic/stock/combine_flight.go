@@ -26,7 +26,13 @@ type flight struct {
 	ctx    context.Context // detached from everybody's
 	cancel context.CancelFunc
 	gone   atomic.Int64 // how many do not wait for it any more
-	err    error
+
+	err     error         // the first of its errors
+	ended   error         // that of a goroutine that has ended before it was done
+	failed  int           // how many of its parts have failed, see part
+	singly  int           // for how many of its members a statement was their own
+	blocked bool          // with Strict: somebody of it was refused
+	turns   chan struct{} // for those who try it alone
 }
 
 // leave says that one of its members does not wait any more. When none does, the
@@ -48,27 +54,24 @@ func (c *Combined) fly(f *flight, leader *member) {
 		begun = time.Now()
 	}
 	// What is not decided when something panics is not known.
-	f.err = errors.New("stock: the goroutine that sent the batch has ended")
-	f.err = &sqldb.UncertainError{Op: f.op(), Err: f.err}
+	f.ended = &sqldb.UncertainError{Op: f.op(f.batch), Err: errors.New("stock: the goroutine that sent the batch has ended")}
 	defer func() { f.answer(leader, begun) }()
-	switch f.kind {
-	case claiming:
-		f.err = f.takeClaims(f.ctx)
-	case put:
-		f.err = f.puts(f.ctx)
-	default:
-		f.err = f.takes(f.ctx)
+	ms := f.batch
+	if f.kind == claiming {
+		ms = f.distinct()
 	}
+	f.serve(f.ctx, ms)
+	f.ended = nil
 }
 
-func (f *flight) op() string {
+func (f *flight) op(ms []*member) string {
 	what := [...]string{take: "takes of", put: "puts into", claiming: "claims of"}[f.kind]
-	return fmt.Sprintf("%d %s %s %v", len(f.batch), what, f.c.s.table.Name, f.id)
+	return fmt.Sprintf("%d %s %s %v", len(ms), what, f.c.s.table.Name, f.id)
 }
 
 // answer tells everybody what became of it.
 func (f *flight) answer(leader *member, begun time.Time) {
-	served, singly := 0, 0
+	served, alones := 0, 0
 	left := int64(0) // after the one before
 	for _, m := range f.batch {
 		if !m.decided {
@@ -76,7 +79,7 @@ func (f *flight) answer(leader *member, begun time.Time) {
 		}
 		switch short, refused := m.err.(*ShortError); { //nolint:errorlint // our own, never wrapped
 		case m.alone:
-			singly++
+			alones++
 		case refused:
 			left = short.Lines[0].Left
 		case m.err == nil && (m.kind != claiming || m.receipt.Fresh):
@@ -85,10 +88,14 @@ func (f *flight) answer(leader *member, begun time.Time) {
 		}
 	}
 	c := f.c
-	told := Batch{ID: f.id, Size: len(f.batch), Served: served, Alone: singly, Waited: begun.Sub(f.batch[0].came), Err: f.err}
-	if singly > 0 {
+	told := Batch{ID: f.id, Size: len(f.batch), Served: served, Alone: f.singly + alones, Waited: begun.Sub(f.batch[0].came), Err: f.err}
+	if f.ended != nil {
+		told.Err = f.ended
+	}
+	if alones > 0 {
+		f.turns = make(chan struct{}, aloneAtOnce)
 		c.mu.Lock()
-		c.alone += singly
+		c.alone += alones
 		c.mu.Unlock()
 	}
 	for _, m := range f.batch {
@@ -106,8 +113,8 @@ func (f *flight) answer(leader *member, begun time.Time) {
 	}
 }
 
-// decide makes an answer for one that has none: of the same claim before it, or of
-// the batch's error. left is what there was when it was its turn.
+// decide makes an answer for one that has none: of the same claim before it, or that
+// nothing is known. left is what there was when it was its turn.
 func (f *flight) decide(m *member, left int64) {
 	switch m.decided = true; {
 	case m.same != nil:
@@ -116,12 +123,8 @@ func (f *flight) decide(m *member, left int64) {
 		if _, refused := m.err.(*ShortError); refused { //nolint:errorlint // our own, never wrapped
 			m.err = f.short(m, left)
 		}
-	case sqldb.Uncertain(f.err):
-		m.err = f.err
-	case errors.Is(f.err, ErrNotFound), errors.Is(f.err, ErrBadRow):
-		m.err = f.err // it is the row, and not one of the members
 	default:
-		m.alone = true
+		m.err = f.ended
 	}
 }
 
@@ -145,7 +148,7 @@ func total(ms []*member) (sum int64) {
 // if the guard has refused it.
 func (f *flight) change(ctx context.Context, st batchStatement, ms []*member) (left int64, done bool, err error) {
 	var changed *sqldb.Changed
-	op := f.op()
+	op := f.op(ms)
 	query, args := st.inline(f.c.db.Kind(), st.args(f.id, total(ms), int64(len(ms))))
 	err = sqldb.Retry(ctx, sqldb.Policy{Attempts: math.MaxInt}, func(ctx context.Context) (err error) {
 		changed, err = f.c.db.Change(ctx, sqldb.Change{
@@ -169,19 +172,25 @@ func (f *flight) change(ctx context.Context, st batchStatement, ms []*member) (l
 	return changed.LastInsertID, true, nil
 }
 
-// puts puts all of it back at once, or lets everybody try alone: a sum may not fit
-// where some of it does.
-func (f *flight) puts(ctx context.Context) error {
-	left, done, err := f.change(ctx, f.c.sql.put, f.batch)
-	if err == nil && done {
-		served(f.batch, left-total(f.batch), +1)
+// puts puts all of it back at once, or decides nobody: a sum may not fit where some of
+// it does.
+func (f *flight) puts(ctx context.Context, ms []*member) error {
+	left, done, err := f.change(ctx, f.c.sql.put, ms)
+	switch {
+	case err != nil:
+		return err
+	case !done:
+		_, _, err := f.c.s.lookDB(ctx, f.c.db, f.id, 0, nil) // is it there?
+		return err
 	}
-	return err
+	served(ms, left-total(ms), +1)
+	f.l.knows(left)
+	return nil
 }
 
 // takes takes for all who fit. See [flight.each].
-func (f *flight) takes(ctx context.Context) error {
-	return f.each(ctx, f.batch, func(ms []*member) (before int64, done bool, err error) {
+func (f *flight) takes(ctx context.Context, pending []*member) error {
+	return f.each(ctx, pending, func(ms []*member) (before int64, done bool, err error) {
 		left, done, err := f.change(ctx, f.c.sql.take, ms)
 		if err != nil || !done {
 			return 0, false, err
@@ -205,7 +214,7 @@ func (f *flight) takes(ctx context.Context) error {
 // decide some of them otherwise.
 func (f *flight) each(ctx context.Context, pending []*member, attempt func([]*member) (before int64, done bool, err error), refusing func([]*member) error) error {
 	s, db := f.c.s, f.c.db
-	short := s.dry.is(f.id)
+	short := f.blocked || s.dry.is(f.id)
 	for range rounds {
 		try := pending
 		if short {
@@ -214,7 +223,7 @@ func (f *flight) each(ctx context.Context, pending []*member, attempt func([]*me
 				return err
 			}
 			fits, turns := f.fitting(pending, left)
-			if len(fits) < len(pending) && !final {
+			if len(fits) < len(pending) && !final && !f.blocked {
 				again, err := f.reclaim(ctx, pending, fits, turns)
 				if err != nil {
 					return err
@@ -235,7 +244,10 @@ func (f *flight) each(ctx context.Context, pending []*member, attempt func([]*me
 			try = fits
 		}
 		before, done, err := attempt(try)
-		if err != nil {
+		if sqldb.Uncertain(err) { // of those who were tried, and not of the others
+			f.doubt(try, err)
+			done = false
+		} else if err != nil {
 			return err
 		}
 		if done && len(try) == len(pending) {
@@ -256,7 +268,7 @@ func (f *flight) each(ctx context.Context, pending []*member, attempt func([]*me
 			return nil
 		}
 	}
-	return nil // the row changes whenever it is looked at: whoever is left tries alone
+	return nil // the row changes whenever it is looked at: see apart
 }
 
 // fitting picks those who fit into left, in their order, and tells what there was when
@@ -264,7 +276,7 @@ func (f *flight) each(ctx context.Context, pending []*member, attempt func([]*me
 func (f *flight) fitting(ms []*member, left int64) (fits []*member, turns []int64) {
 	turns = make([]int64, len(ms))
 	fits = make([]*member, 0, len(ms))
-	blocked := false
+	blocked := f.blocked
 	for i, m := range ms {
 		turns[i] = left
 		if blocked || m.n > left {
@@ -295,6 +307,7 @@ func (f *flight) refuse(ms []*member, turns []int64, refusing func([]*member) er
 	for i, m := range ms {
 		if !m.decided {
 			m.err, m.decided = f.short(m, turns[i]), true
+			f.blocked = f.c.o.strict
 		}
 	}
 	return nil, nil

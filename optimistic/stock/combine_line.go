@@ -2,6 +2,7 @@ package stock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -146,7 +147,7 @@ func (c *Combined) run(m *member) (left int64, err error) {
 		defer c.handOn(l)
 		return c.first(l, m)
 	}
-	if c.waiting >= c.o.waiting {
+	if c.waiting+c.alone >= c.o.waiting {
 		c.mu.Unlock()
 		return 0, fmt.Errorf("%w: %s id %v: %d wait already, and no more may (MaxWaiting); try again later, or refuse whoever asked", ErrBusy, c.s.table.Name, m.id, c.o.waiting)
 	}
@@ -164,7 +165,7 @@ func (c *Combined) run(m *member) (left int64, err error) {
 		return m.left, m.err
 	case w == alone:
 		defer c.leftAlone()
-		return c.single(m)
+		return c.tryAlone(m)
 	}
 	return c.lead(l, m)
 }
@@ -177,13 +178,37 @@ func (c *Combined) single(m *member) (left int64, err error) {
 	case put:
 		return c.s.Put(m.ctx, c.db, m.id, m.n)
 	}
-	m.receipt, err = c.s.TakeOnce(m.ctx, c.db, m.id, m.n, m.claim)
+	m.receipt, err = c.singleClaim(m)
 	return 0, err
 }
 
 // first is single for one that has the row's line to itself.
 func (c *Combined) first(l *line, m *member) (left int64, err error) {
+	if t := c.o.trace; t == nil || t.Batch == nil {
+		left, err = c.single(m)
+		l.learns(m, left, err)
+		return left, err
+	}
+	begun := time.Now()
 	left, err = c.single(m)
+	l.learns(m, left, err)
+	told := Batch{ID: m.id, Size: 1, Took: time.Since(begun)}
+	if !m.came.IsZero() {
+		told.Waited = begun.Sub(m.came)
+	}
+	switch {
+	case err == nil && (m.kind != claiming || m.receipt.Fresh):
+		told.Served = 1
+	case errors.Is(err, ErrSoldOut), errors.Is(err, ErrClaimMismatch):
+	default:
+		told.Err = err
+	}
+	c.o.trace.Batch(told)
+	return left, err
+}
+
+// learns keeps what one that was served by itself has found.
+func (l *line) learns(m *member, left int64, err error) {
 	switch {
 	case err != nil:
 	case m.kind != claiming:
@@ -191,7 +216,6 @@ func (c *Combined) first(l *line, m *member) (left int64, err error) {
 	case m.receipt.Fresh:
 		l.knows(m.receipt.Left)
 	}
-	return left, err
 }
 
 // leftAlone says that one that tried it singly has done so.
@@ -274,10 +298,14 @@ func (c *Combined) yield(l *line) {
 
 // lead sends a batch of which m is the first.
 func (c *Combined) lead(l *line, m *member) (left int64, err error) {
+	defer func() { // also if the trace panics
+		if m.alone {
+			c.leftAlone()
+		}
+	}()
 	c.send(l, m)
 	if m.alone { // the next batch does not wait for it
-		defer c.leftAlone()
-		return c.single(m)
+		return c.tryAlone(m)
 	}
 	return m.left, m.err
 }
@@ -288,6 +316,12 @@ func (c *Combined) send(l *line, m *member) {
 	f := c.gather(l, m)
 	if len(f.batch) > 1 {
 		c.fly(f, m)
+		// Those who have just got their answers, and come again, find the line still there,
+		// and what it knows of the row. Without this the first of them would find nobody at
+		// the row and go alone, and all others would wait for its commit: every second
+		// commit would be for one.
+		runtime.Gosched()
+		c.yield(l)
 		return
 	}
 	f.cancel()
@@ -299,7 +333,7 @@ func (c *Combined) send(l *line, m *member) {
 func (c *Combined) gather(l *line, m *member) *flight {
 	f := &flight{c: c, l: l, id: m.id, kind: m.kind}
 	// Set before anybody can leave it.
-	f.ctx, f.cancel = context.WithTimeout(context.WithoutCancel(m.ctx), flightTime)
+	f.ctx, f.cancel = context.WithTimeout(context.WithoutCancel(m.ctx), c.bound)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.batch = make([]*member, 0, min(l.size, c.o.batch))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -206,6 +207,24 @@ type combineMix struct {
 	*mix
 	c    *stock.Combined
 	name string // in front of the claims
+
+	// burns has some take without a claim, which whoever is killed would burn.
+	burns bool
+}
+
+// burn takes or puts without a claim, and writes that into the ledger afterwards.
+func (m *combineMix) burn(ctx context.Context) error {
+	n := 1 + rand.Int64N(3)
+	if rand.IntN(2) == 0 {
+		if _, err := m.c.Take(ctx, 1+rand.IntN(mixRows), n); err != nil {
+			return err
+		}
+		return m.sell(ctx, n, func(context.Context, *sqldb.Tx) error { return nil })
+	}
+	if _, err := m.c.Put(ctx, 1+rand.IntN(mixRows), n); err != nil {
+		return err
+	}
+	return m.sell(ctx, -n, func(context.Context, *sqldb.Tx) error { return nil })
 }
 
 // mixClaims is how many claims all processes make, again and again.
@@ -228,7 +247,13 @@ func (m *combineMix) run(ctx context.Context, goroutines int, until time.Time, b
 	wg.Go(func() { m.mix.run(ctx, 8, until, bad) })
 	for range goroutines {
 		wg.Go(func() {
-			for time.Now().Before(until) {
+			for time.Now().Before(until) || m.enough != nil && !m.enough() && time.Now().Before(until.Add(time.Minute)) {
+				if m.burns && rand.IntN(4) == 0 {
+					if err := m.burn(ctx); err != nil && !errors.Is(err, stock.ErrSoldOut) {
+						bad(err)
+					}
+					continue
+				}
 				ctx, cancel := ctx, context.CancelFunc(func() {})
 				if rand.IntN(10) == 0 {
 					ctx, cancel = context.WithTimeout(ctx, rand.N(20*time.Millisecond))
@@ -277,7 +302,7 @@ func combineChild(args []string) int {
 		return 1
 	}
 	fmt.Println("begun")
-	m := &combineMix{&mix{s: s, db: db, name: args[2]}, c, "all "}
+	m := &combineMix{mix: &mix{s: s, db: db, name: args[2]}, c: c, name: "all "}
 	m.run(ctx, 120, time.Now().Add(time.Hour), func(err error) {
 		if impossible(err) {
 			fmt.Println("impossible:", err)
@@ -311,7 +336,9 @@ func TestCombineKilled(t *testing.T) {
 			for n := largest.Load(); int64(b.Size) > n && !largest.CompareAndSwap(n, int64(b.Size)); n = largest.Load() {
 			}
 		}}))
-		m := &combineMix{&mix{s: s, db: handle, name: "parent"}, c, "all "}
+		m := &combineMix{mix: &mix{s: s, db: handle, name: "parent"}, c: c, name: "all "}
+		var kills, audits atomic.Int64
+		m.enough = func() bool { return kills.Load() > 0 && audits.Load() > 0 && largest.Load() > 1 }
 		until := time.Now().Add(loadTime(2*time.Second, 20*time.Second))
 		ended := make(chan struct{})
 		var receipts, fresh []stock.Receipt
@@ -332,19 +359,18 @@ func TestCombineKilled(t *testing.T) {
 		for i := range children {
 			start(i)
 		}
-		kills, audits := 0, 0
-		for round := 0; time.Now().Before(until); round++ {
+		for round := 0; time.Now().Before(until) || !m.enough() && time.Now().Before(until.Add(time.Minute)); round++ {
 			if err := audit(ctx, db.DB); errors.Is(err, errUnsound) {
 				t.Fatal(err)
 			} else if err == nil {
-				audits++
+				audits.Add(1)
 			}
 			if round%4 == 0 {
 				cut(db)
 			}
 			if i := round % len(children); time.Since(started[i]) > 700*time.Millisecond {
 				children[i].Kill()
-				kills++
+				kills.Add(1)
 				start(i)
 			}
 		}
@@ -379,10 +405,10 @@ func TestCombineKilled(t *testing.T) {
 				t.Errorf("the table has %+v, %v, and it was told %+v", again, err, r)
 			}
 		}
-		if kills == 0 || audits == 0 || len(told) == 0 || len(fresh) == 0 || largest.Load() < 2 {
-			t.Errorf("%d processes killed, %d audits, %d claims, %d fresh, %d to a batch: the test has shown nothing", kills, audits, len(told), len(fresh), largest.Load())
+		if !m.enough() || len(told) == 0 || len(fresh) == 0 {
+			t.Errorf("%d processes killed, %d audits, %d claims, %d fresh, %d to a batch: the test has shown nothing", kills.Load(), audits.Load(), len(told), len(fresh), largest.Load())
 		}
-		t.Logf("%d processes killed, %d audits, %d claims told, %d fresh, %d to a batch at most, %d steps of the one that lived", kills, audits, len(told), len(fresh), largest.Load(), m.done.Load())
+		t.Logf("%d processes killed, %d audits, %d claims told, %d fresh, %d to a batch at most, %d steps of the one that lived", kills.Load(), audits.Load(), len(told), len(fresh), largest.Load(), m.done.Load())
 	})
 }
 
@@ -400,7 +426,7 @@ func TestCombineNoDeadlock(t *testing.T) {
 		var wg sync.WaitGroup
 		var served atomic.Int64
 		for i := range 3 {
-			m := &combineMix{&mix{s: s, db: handle}, combine(t, s, handle), fmt.Sprint(i, " ")}
+			m := &combineMix{mix: &mix{s: s, db: handle}, c: combine(t, s, handle), name: fmt.Sprint(i, " "), burns: true}
 			wg.Go(func() {
 				r, _ := m.run(context.Background(), 60, until, func(err error) { t.Error(err) })
 				served.Add(int64(len(r)))
@@ -410,8 +436,9 @@ func TestCombineNoDeadlock(t *testing.T) {
 		if err := audit(t.Context(), db.DB); err != nil {
 			t.Error(err)
 		}
-		if len(d.victims) != 0 {
-			t.Errorf("%d deadlocks: %.2000q", len(d.victims), d.victims)
+		victims := slices.DeleteFunc(d.victims, func(query string) bool { return db.Kind() == sqldb.MariaDB && passesOver(query) })
+		if len(victims) != 0 {
+			t.Errorf("%d deadlocks: %.2000q", len(victims), victims)
 		}
 		t.Logf("%d claims answered, %d deadlocks", served.Load(), len(d.victims))
 	})

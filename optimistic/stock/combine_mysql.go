@@ -18,8 +18,8 @@ import (
 //
 // A batch asks no gate (see mysqlClaims): it would be at most of them, and hold up the
 // claims of every other row. So it can be ended by a deadlock, where a claim of it
-// is made by others at the same time and the first of them is refused; it is then
-// repeated.
+// is made by other processes at the same time and the first of them is refused; it is
+// then repeated. One that goes alone asks for its gate, but does not wait there.
 //
 // STRAIGHT_JOIN: every claim is looked up by its key, in the order of the list,
 // whatever the optimizer thinks of the table.

@@ -20,7 +20,7 @@ func (a *attempt) atOnce(ctx context.Context) (done bool, err error) {
 	}
 	wants := a.wants()
 	list := q.list(wants)
-	changed, err := db.Change(ctx, sqldb.Change{Op: f.op(), Query: q.atOnce.query, Returning: true, Args: q.atOnce.batchArgs(s.db.Kind(), claimBatch{
+	changed, err := db.Change(ctx, sqldb.Change{Op: f.op(a.ms), Query: q.atOnce.query, Returning: true, Args: q.atOnce.batchArgs(s.db.Kind(), claimBatch{
 		id: f.id, key: f.l.own, owner: a.owner, claimList: list, before: a.left, sum: a.sum, members: int64(len(a.ms)),
 	})})
 	if sqldb.Uncertain(err) {
@@ -41,20 +41,17 @@ func (a *attempt) atOnce(ctx context.Context) (done bool, err error) {
 		}
 		return true, nil
 	}
-	if err != nil || changed.Len() != len(a.ms) {
+	if err != nil || changed.Len() != 1 {
 		return false, nil
 	}
-	for i := range a.ms {
-		var claim string
-		var at time.Time
-		var one int64
-		if err := changed.Scan(i, &claim, &at, &one); err != nil {
-			return false, &sqldb.UncertainError{Op: f.op(), Err: err} // it was applied
-		}
-		if x, _ := a.at(claim, i); x != nil {
-			x.made, x.at = true, at
-			a.made++
-		}
+	var at time.Time
+	var one int64
+	if err := changed.Scan(0, &at, &one); err != nil {
+		return false, &sqldb.UncertainError{Op: f.op(a.ms), Err: err} // it was applied
 	}
+	for i := range a.of {
+		a.of[i].made, a.of[i].at = true, at
+	}
+	a.made = len(a.ms)
 	return true, nil
 }

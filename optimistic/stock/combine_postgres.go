@@ -14,27 +14,31 @@ import (
 // atOnce: the UPDATE counts the claims first, so they are made before the row is locked,
 // in this statement too; and it takes only if the row has what the receipts were
 // written for, which it looks at again if somebody has changed the row meanwhile. If it
-// does not take, the sum in the last line is out of range, which undoes all of it.
+// does not take, the sum in the answer is out of range, which undoes all of it. So does
+// a claim that is there, by its key: ON CONFLICT would cost a third record of WAL for
+// every claim. As it is all or nothing, one line answers for all of them, and they were
+// made at one time, when the statement came.
 func postgresBatch(table string, q quoted) batchClaims {
 	of := identity(sqldb.Postgres, "", q)
 	c := claimCompiler{claims: table, mark: "$", numbered: true, names: strings.NewReplacer("$claims", claimsName, "$stock", of, "$table", q.table, "$id", q.id,
 		"$count", q.count, "$problem", postgresProblem(q), "$sound", postgresSound(q, "{i}"),
 		"$version", q.ifVersion(", "+q.version+" = "+q.version+" + {M}::bigint"))}
-	const insert = `INSERT INTO $claims (stock, id, claim, owner, n, left_after, created_at)
-SELECT $stock, {k}, w.claim, {o}, w.n, w.left_after, clock_timestamp()
-FROM unnest({C}::text[], {N}::bigint[], {L}::bigint[]) AS w (claim, n, left_after)
-ON CONFLICT DO NOTHING RETURNING claim, created_at`
+	const made = `INSERT INTO $claims (stock, id, claim, owner, n, left_after, created_at)
+SELECT $stock, {k}, w.claim, {o}, w.n, w.left_after, statement_timestamp()
+FROM unnest({C}::text[], {N}::bigint[], {L}::bigint[]) AS w (claim, n, left_after)`
 	find := c.statement(`SELECT claim, owner, n, left_after, created_at FROM $claims WHERE stock = $stock AND id = {k} AND claim = ANY({C}::text[])`)
 	return batchClaims{
-		insert: c.statement(insert),
+		insert: c.statement(made + `
+ON CONFLICT DO NOTHING RETURNING claim, created_at`),
 		atOnce: c.statement(`WITH made AS (
-` + insert + `
+` + made + `
+RETURNING 1
 ), taken AS (
 UPDATE $table SET $count = $count - {S}::bigint$version
 WHERE (SELECT count(*) FROM made) = {M}::bigint AND $id = {i} AND $count = {B}::bigint AND $id::text COLLATE "C" = {k}$sound
 RETURNING 1
 )
-SELECT claim, created_at, 2147483647 + CASE WHEN EXISTS (SELECT FROM taken) THEN 0 ELSE 1 END FROM made`),
+SELECT statement_timestamp(), 2147483647 + CASE WHEN EXISTS (SELECT FROM taken) THEN 0 ELSE 1 END`),
 		find: find, findTx: find,
 		lock: c.statement(`SELECT $id::text, $count::bigint, $problem FROM $table WHERE $id = {i} FOR NO KEY UPDATE`),
 		receipts: c.statement(`UPDATE $claims AS c SET left_after = w.left_after

@@ -31,8 +31,8 @@ type batchClaims struct {
 	// receipts writes left_after of claims.
 	receipts claimStatement
 	// atOnce makes the claims, and takes for them, in one statement in autocommit, and
-	// answers claim, time and a number of each; or it fails, and changes nothing, if
-	// not all of it is as it was thought to be. Only PostgreSQL has it.
+	// answers when, and a number; or it fails, and changes nothing, if not all of it is as
+	// it was thought to be. Only PostgreSQL has it.
 	atOnce claimStatement
 	// list makes the arguments behind the letters C, N, L, or J, of claims.
 	list func(wants []wantedClaim) claimList

@@ -14,13 +14,16 @@ type dry struct {
 	ids map[any]struct{}
 }
 
+// bytesKey is the map key of a []byte: no string is equal to it.
+type bytesKey string
+
 // key makes a map key of an id; ok is false if it can't.
 func key(id any) (k any, ok bool) {
 	switch v := id.(type) {
 	case string, int64:
 		return v, true
 	case []byte:
-		return "\x00" + string(v), true
+		return bytesKey(v), true
 	}
 	return nil, false
 }

@@ -165,7 +165,7 @@ func (s *Stock) takeOnce(ctx context.Context, db *sqldb.DB, c *claim) (r Receipt
 			return Receipt{}, notApplied{fmt.Errorf("stock: %s: nothing was taken: %w", op, ctx.Err())}
 		}
 	}
-	return Receipt{}, notApplied{fmt.Errorf("stock: %s: nothing was taken: %w", op, err)}
+	return Receipt{}, notApplied{fmt.Errorf("stock: %s: nothing was taken: %w", op, cause(err))}
 }
 
 // claimOfDry answers a take of a row that was sold out a moment ago, and makes no
