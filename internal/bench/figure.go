@@ -17,6 +17,7 @@ func figures() []figure {
 		hotClaims(64, hotRounds, hotTime, 12, 12, 7), hotClaims(512, hotRounds, hotTime, 40, 40, 25), combineLone(),
 		hotOverRedis(64, hotRounds, hotTime, 1.2), hotOverRedis(512, hotRounds, hotTime, 5),
 		hotClaimsOverRedis(64, hotRounds, hotTime, 0.7), hotClaimsOverRedis(512, hotRounds, hotTime, 2),
+		slotsRatio(hotRounds, hotTime),
 		runOverhead(),
 	}
 }

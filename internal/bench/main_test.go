@@ -211,6 +211,8 @@ func TestBounds(t *testing.T) {
 		"combine-lone-ratio mysql": "at most 1.1", "combine-lone-ratio mariadb": "at most 1.1",
 		"hot-row-over-redis-64 postgres": "at least 1.2", "hot-row-over-redis-512 postgres": "at least 5",
 		"hot-row-claims-over-redis-64 postgres": "at least 0.7", "hot-row-claims-over-redis-512 postgres": "at least 2",
+		"slots-ratio postgres": "at least 2.5", "slots-ratio mysql": "at least 1.5",
+		"slots-ratio mariadb": "no bound, reported only", "slots-ratio sqlite": "no bound, reported only",
 
 		"run-overhead-ratio postgres": "at most 2", "run-overhead-ratio sqlite": "at most 2",
 		"run-overhead-ratio mysql": "at most 2", "run-overhead-ratio mariadb": "at most 2",
@@ -242,6 +244,8 @@ func TestFiguresRun(t *testing.T) {
 			all[i] = casRatio(8, 1, 100*time.Millisecond)
 		case "order-ratio":
 			all[i] = orderRatio(1, 100*time.Millisecond)
+		case "slots-ratio":
+			all[i] = slotsRatio(1, 100*time.Millisecond)
 		}
 		if slices.ContainsFunc(f.on, func(t target) bool { return t.kind == sqldb.SQLite }) {
 			want = append(want, f.name)

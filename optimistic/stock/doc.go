@@ -20,6 +20,10 @@
 // [Stock.Combine] is for a row that many take from at the same time: one statement and
 // one commit for all of them, and each gets its own answer.
 //
+// [Slotted] spreads one counter over several rows, its slots, for many processes, or
+// for takes that have to commit together with something else: they do not wait for each
+// other's commit.
+//
 // # Lock order
 //
 // Every operation locks in this order: claims first, then reservations, then rows of
@@ -33,4 +37,7 @@
 // Of its own accord, the package locks reservations sorted by their ids, or passes over
 // those that somebody is at: a take in a transaction, which finds too little when it may
 // have locked rows already, waits for no reservation.
+//
+// A Slotted locks one slot, and passes over those that somebody is at; or it locks slot
+// 0 first, and then the others of that id.
 package stock

@@ -24,7 +24,7 @@ import (
 type withChildren struct{ m *testing.M }
 
 func (w withChildren) Run() int {
-	return locktest.Main(w.m, map[string]locktest.Child{"mix": mixChild, "combine": combineChild})
+	return locktest.Main(w.m, map[string]locktest.Child{"mix": mixChild, "combine": combineChild, "slots": slotChild})
 }
 
 // mixChild is a process of a mix, which is killed some time: kind, DSN, name.

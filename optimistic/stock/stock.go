@@ -16,8 +16,12 @@ type Table struct {
 	// (MySQL and MariaDB: DATABASE.TABLE). A table that is missing is told by the
 	// first statement, not by New.
 	Name string
-	// ID is the column that names a row. It must have a unique key of its own.
+	// ID is the column that names a row. It must have a unique key of its own; with
+	// Slot, one over both.
 	ID string
+	// Slot is the column with the number of a row among those with the same id, an
+	// integer, NOT NULL. It is for [NewSlotted], and [New] refuses it.
+	Slot string
 	// Count is the column with what is left, an integer, NOT NULL. A value that is no
 	// integer is [ErrBadRow].
 	Count string
@@ -45,35 +49,46 @@ type Stock struct {
 // New checks the names and prepares the statements; it asks the database nothing.
 // A name that is no identifier is [ErrInvalid].
 func New(db *sqldb.DB, t Table) (*Stock, error) {
-	if db == nil {
-		return nil, fmt.Errorf("%w: the database is nil", ErrInvalid)
+	if t.Slot != "" {
+		return nil, fmt.Errorf("%w: table %s: Slot is %q: a counter over several rows is made by NewSlotted", ErrInvalid, t.Name, t.Slot)
 	}
-	kind := db.Kind()
-	name, err := kind.QuoteTable(t.Name)
+	q, err := t.quote(db)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, err
 	}
-	seen := map[string]string{}
-	for _, c := range []struct{ field, column string }{{"ID", t.ID}, {"Count", t.Count}, {"Version", t.Version}} {
-		if c.field == "Version" && c.column == "" {
-			continue
-		}
-		if err := sqldb.CheckIdent(c.column); err != nil {
-			return nil, fmt.Errorf("%w: table %s: %s: %w", ErrInvalid, t.Name, c.field, err)
-		}
-		if other, ok := seen[c.column]; ok {
-			return nil, fmt.Errorf("%w: table %s: %s and %s are both %q", ErrInvalid, t.Name, other, c.field, c.column)
-		}
-		seen[c.column] = c.field
-	}
-	q := quoted{table: name, id: kind.QuoteColumn(t.ID), count: kind.QuoteColumn(t.Count)}
-	if t.Version != "" {
-		q.version = kind.QuoteColumn(t.Version)
-	}
-	s := &Stock{db: db, table: t, names: q, sql: statementsFor(kind, q), holds: holds{sql: holdStatementsFor(db, t.Name, q)}, claims: claimsOf(db, t.Name, q)}
+	s := &Stock{db: db, table: t, names: q, sql: statementsFor(db.Kind(), q), holds: holds{sql: holdStatementsFor(db, t.Name, q)}, claims: claimsOf(db, t.Name, q)}
 	s.holds.sql.lookAsking = with(s.sql.look, q, s.holds.sql.tables)
 	s.holds.sql.lookExpired = with(s.sql.look, q, s.holds.sql.hasExpired)
 	return s, nil
+}
+
+// quote checks the names, and quotes all but that of the slot.
+func (t Table) quote(db *sqldb.DB) (q quoted, err error) {
+	if db == nil {
+		return q, fmt.Errorf("%w: the database is nil", ErrInvalid)
+	}
+	kind := db.Kind()
+	if q.table, err = kind.QuoteTable(t.Name); err != nil {
+		return q, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	seen := map[string]string{}
+	for _, c := range []struct{ field, column string }{{"ID", t.ID}, {"Slot", t.Slot}, {"Count", t.Count}, {"Version", t.Version}} {
+		if c.column == "" && (c.field == "Version" || c.field == "Slot") {
+			continue
+		}
+		if err := sqldb.CheckIdent(c.column); err != nil {
+			return q, fmt.Errorf("%w: table %s: %s: %w", ErrInvalid, t.Name, c.field, err)
+		}
+		if other, ok := seen[c.column]; ok {
+			return q, fmt.Errorf("%w: table %s: %s and %s are both %q", ErrInvalid, t.Name, other, c.field, c.column)
+		}
+		seen[c.column] = c.field
+	}
+	q.id, q.count = kind.QuoteColumn(t.ID), kind.QuoteColumn(t.Count)
+	if t.Version != "" {
+		q.version = kind.QuoteColumn(t.Version)
+	}
+	return q, nil
 }
 
 // Take takes n from the row: in autocommit if h is the [*sqldb.DB], in the caller's

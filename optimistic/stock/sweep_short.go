@@ -15,6 +15,7 @@ import (
 type holds struct {
 	sql holdStatements
 
+	none  bool // this stock has no reservations, whether the tables are there or not
 	mu    sync.Mutex
 	there bool      // the tables have been seen
 	asked time.Time // when they were asked for last, and were not there
@@ -34,7 +35,7 @@ func (x *holds) seen() {
 func (x *holds) look() (there, known bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.there, x.there || !x.asked.IsZero() && time.Since(x.asked) < askAgain
+	return x.there, x.none || x.there || !x.asked.IsZero() && time.Since(x.asked) < askAgain
 }
 
 // holdTables is how many tables reservations need.
