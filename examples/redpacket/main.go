@@ -4,9 +4,9 @@
 //	go run ./examples/redpacket
 //	go run ./examples/redpacket -processes 4 -dsn postgres://user@localhost/test
 //
-// It makes the table t_bonus(id, left_count, version) and, for the record of who
-// was served, t_bonus_record, in a temporary SQLite file or behind -dsn. One line
-// comes out for each strategy:
+// It makes the table t_bonus(id, left_count, version), t_bonus_slots, which has several
+// rows for an id, and, for the record of who was served, t_bonus_record, in a temporary
+// SQLite file or behind -dsn. One line comes out for each strategy:
 //
 //	naive             reads the count, then writes what it computed from it: oversold,
 //	                  always, since everybody has read before anybody writes
@@ -17,6 +17,7 @@
 //	                  twice: never oversold, and nobody is served twice
 //	combined          the same by stock.Combine: those who press at the same time are
 //	                  one statement and one commit; the record is written afterwards
+//	slotted           as guarded, with the gifts spread over 16 rows by stock.Slotted
 //	lock-table        as naive, one user at a time under lock.Do: never oversold,
 //	                  unless a holder is stopped for longer than its lease
 //	lock-table+guard  the same, with the lock's Guard in the transaction that writes:
@@ -31,7 +32,7 @@
 //
 // claimed counts the records; oversold is by how much they exceed the gifts;
 // duplicates counts users that were served more than once; left_count is what the
-// table says in the end. ops/s counts all attempts, p50 and p99 are of those that
+// tables say in the end. ops/s counts all attempts, p50 and p99 are of those that
 // were served. For naive they have the wait in them that makes its bad luck a
 // certainty: this is no benchmark (scripts/bench is).
 //
@@ -98,7 +99,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.IntVar(&c.Processes, "processes", 1, "how many processes they are spread over")
 	f.StringVar(&only, "strategy", "", "only these strategies, separated by commas")
 	f.BoolVar(&c.Stall, "stall", false, "stop holders of the lock for longer than their lease now and then")
-	f.BoolVar(&c.reset, "reset", false, "drop an existing t_bonus and t_bonus_record first; in the end remove the tables of sqllock, if they were made")
+	f.BoolVar(&c.reset, "reset", false, "drop existing tables t_bonus, t_bonus_slots and t_bonus_record first; in the end remove the tables of sqllock, if they were made")
 	f.BoolVar(&c.json, "json", false, "print one JSON object")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -256,7 +257,7 @@ func race(ctx context.Context, c config, stdout, stderr io.Writer) (err error) {
 	if !c.json {
 		_, _ = fmt.Fprintf(stderr, "%d users, %d gifts; processes: %d, with %d goroutines each; %s\n", c.Users, c.Gifts, c.Processes, c.Goroutines, db.Kind())
 		if !temporary {
-			_, _ = fmt.Fprintln(stderr, "The tables t_bonus and t_bonus_record stay as the last strategy left them.")
+			_, _ = fmt.Fprintln(stderr, "The tables t_bonus, t_bonus_slots and t_bonus_record stay as the last strategy left them.")
 		}
 	}
 	return errors.Join(broken...)

@@ -66,7 +66,7 @@ func TestRace(t *testing.T) {
 					if n := got["naive"]; n.Oversold < 1 || n.Claimed != 20+n.Oversold {
 						t.Errorf("naive has not oversold: %+v", n)
 					}
-					for _, name := range []string{"guarded", "version", "take-once", "combined", "lock-table", "lock-table+guard"} {
+					for _, name := range []string{"guarded", "version", "take-once", "combined", "slotted", "lock-table", "lock-table+guard"} {
 						if g := got[name]; g.Claimed != 20 || g.Left != 0 || g.Oversold != 0 || g.Duplicates != 0 {
 							t.Errorf("%s: %+v", name, g)
 						}
@@ -191,10 +191,10 @@ func TestJSONFields(t *testing.T) {
 func TestTable(t *testing.T) {
 	code, stdout, stderr := redpacket(t, "-users", "20", "-gifts", "5")
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
-	if code != 0 || len(lines) != 8 || strings.Join(strings.Fields(lines[0]), " ") != "strategy claimed left_count oversold duplicates ops/s p50 p99" {
+	if code != 0 || len(lines) != 9 || strings.Join(strings.Fields(lines[0]), " ") != "strategy claimed left_count oversold duplicates ops/s p50 p99" {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
-	for i, name := range []string{"guarded", "version", "take-once", "combined", "lock-table", "lock-table+guard"} {
+	for i, name := range []string{"guarded", "version", "take-once", "combined", "slotted", "lock-table", "lock-table+guard"} {
 		if f := strings.Fields(lines[2+i]); f[0] != name || f[1] != "5" || f[2] != "0" || f[3] != "0" || f[4] != "0" {
 			t.Errorf("%s: %s", name, lines[2+i])
 		}

@@ -27,6 +27,11 @@ func runStrategy(ctx context.Context, db *sqldb.DB, c config, name string) (row,
 	if err := fill(ctx, db, c.Gifts); err != nil {
 		return row{}, err
 	}
+	if c.find(name).slots {
+		if err := spread(ctx, db, c.Gifts); err != nil {
+			return row{}, err
+		}
+	}
 	var took attempts
 	var elapsed time.Duration
 	var err error

@@ -20,6 +20,8 @@ type strategy struct {
 	locks bool
 	// server: it needs one; SQLite is none.
 	server bool
+	// slots: the gifts are spread over several rows.
+	slots bool
 	// open prepares it in one process.
 	open func(ctx context.Context, db *sqldb.DB, c config) (*contest, error)
 }
@@ -44,6 +46,7 @@ func strategies() []strategy {
 		{name: "version", protected: true, open: versioned},
 		{name: "take-once", protected: true, locks: true, open: takeOnce},
 		{name: "combined", protected: true, locks: true, open: combined},
+		{name: "slotted", protected: true, slots: true, open: slotted},
 		{name: "lock-table", protected: true, stalls: true, locks: true, open: locked},
 		{name: "lock-table+guard", protected: true, locks: true, open: lockedGuard},
 		{name: "advisory", protected: true, stalls: true, server: true, open: advised},
@@ -106,18 +109,26 @@ func guarded(_ context.Context, db *sqldb.DB, _ config) (*contest, error) {
 		return nil, err
 	}
 	claim := func(ctx context.Context, user int) (bool, error) {
-		err := sqldb.Retry(ctx, sqldb.Policy{}, func(ctx context.Context) error {
-			return db.InTx(ctx, sqldb.TxOptions{}, func(ctx context.Context, tx *sqldb.Tx) error {
-				if _, err := bonus.Take(ctx, tx, bonusID, 1); err != nil {
-					return err
-				}
-				return serve(ctx, tx, user)
-			})
+		return recorded(ctx, db, user, func(ctx context.Context, tx *sqldb.Tx) error {
+			_, err := bonus.Take(ctx, tx, bonusID, 1)
+			return err
 		})
-		if errors.Is(err, stock.ErrSoldOut) {
-			return false, nil
-		}
-		return err == nil, err
 	}
 	return &contest{claim: claim, left: func() {}, close: func() error { return nil }}, nil
+}
+
+// recorded is take and the record of it, which commit together.
+func recorded(ctx context.Context, db *sqldb.DB, user int, take func(ctx context.Context, tx *sqldb.Tx) error) (bool, error) {
+	err := sqldb.Retry(ctx, sqldb.Policy{}, func(ctx context.Context) error {
+		return db.InTx(ctx, sqldb.TxOptions{}, func(ctx context.Context, tx *sqldb.Tx) error {
+			if err := take(ctx, tx); err != nil {
+				return err
+			}
+			return serve(ctx, tx, user)
+		})
+	})
+	if errors.Is(err, stock.ErrSoldOut) {
+		return false, nil
+	}
+	return err == nil, err
 }
