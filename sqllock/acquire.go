@@ -27,8 +27,8 @@ const skippedTries = 3
 // who wait for a name stand in a queue, and only its head asks the database, about
 // every 100 ms, and as soon as the holder's lease ends.
 //
-// TTL, Wait, Try, NoRenew, AtMost, HoldAtLeast, Label, Reentrant and WithTrace are
-// honoured.
+// TTL, Wait, Try, NoRenew, AtMost, HoldAtLeast, Label, Reentrant, WithTrace and
+// ShowWaiters are honoured.
 func (l *Locker) Acquire(ctx context.Context, name string, opts ...lock.Option) (*lock.Lock, error) {
 	o, err := lock.Collect("sqllock", features, l.base, opts)
 	if err == nil {
@@ -96,6 +96,7 @@ func (l *Locker) acquire(ctx context.Context, name string, o lock.Options, begun
 	}
 	l.inLine(name, 1)
 	defer l.inLine(name, -1)
+	defer l.announce.waits(name, o, begun)()
 	leave, err := l.queue.Enter(wctx, name)
 	if err != nil {
 		return nil, l.ended(wctx, ctx, name, l.lastSeen(name), begun, err)

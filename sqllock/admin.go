@@ -93,7 +93,8 @@ const forceTries = 10
 // GC removes the rows of locks that have been free for longer than olderThan, and
 // returns how many. Tokens go on growing: they begin at the clock's microseconds. A
 // row costs about 200 bytes; names that come again need no GC. It removes 1,000 rows
-// at a time, and skips those that somebody is at.
+// at a time, and skips those that somebody is at. What waiters have left that were
+// shown ([ShowWaiters]) and died is removed, too, where this user may do that.
 func (l *Locker) GC(ctx context.Context, olderThan time.Duration) (removed int64, err error) {
 	if olderThan < time.Minute {
 		return 0, fmt.Errorf("%w: GC: olderThan is %v; it has to be at least a minute", lock.ErrInvalid, olderThan)
@@ -102,17 +103,28 @@ func (l *Locker) GC(ctx context.Context, olderThan time.Duration) (removed int64
 }
 
 func (l *Locker) gc(ctx context.Context, olderThan time.Duration) (removed int64, err error) {
-	st := l.sql.gc
+	if removed, err = l.sweep(ctx, l.sql.gc, l.sql.gcRows, olderThan); err != nil {
+		return removed, err
+	}
+	_, err = l.sweep(ctx, l.sql.gcWaiters, l.sql.gcWaiterRows, 0)
+	if refuses(err) {
+		err = nil // there is nothing that it has written
+	}
+	return removed, err
+}
+
+// sweep removes what find finds, or, where rows is not nil, what that makes of it.
+func (l *Locker) sweep(ctx context.Context, find stmt, remove func([]rowKey, int64) (string, []any), olderThan time.Duration) (removed int64, err error) {
 	age := values{"age": olderThan.Microseconds()}
 	for {
-		query, args, full := st.query, st.args(age), false
-		if l.sql.gcRows != nil {
-			rows, err := l.oldRows(ctx, st, age)
+		query, args, full := find.query, find.args(age), false
+		if remove != nil {
+			rows, err := l.oldRows(ctx, find, age)
 			if err != nil || len(rows) == 0 {
 				return removed, err
 			}
 			full = len(rows) == gcBatch
-			query, args = l.sql.gcRows(rows, olderThan.Microseconds())
+			query, args = remove(rows, olderThan.Microseconds())
 		}
 		var c *sqldb.Changed
 		err := sqldb.Retry(ctx, sqldb.Policy{}, func(ctx context.Context) (err error) {
@@ -130,7 +142,7 @@ func (l *Locker) gc(ctx context.Context, olderThan time.Duration) (removed int64
 	}
 }
 
-// oldRows reads the keys of rows that have long been free.
+// oldRows reads the keys of rows that are to be removed.
 func (l *Locker) oldRows(ctx context.Context, st stmt, age values) ([]rowKey, error) {
 	rows, err := l.db.Query(ctx, st.query, st.args(age)...)
 	if err != nil {

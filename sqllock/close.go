@@ -130,6 +130,7 @@ func (l *Locker) Close() error {
 	}
 	l.mu.Unlock()
 	l.endWaiting()
+	l.announce.close()
 	l.renew.stop(ctx)
 
 	c := &closing{ctx: ctx, places: make(chan struct{}, 8)}

@@ -33,7 +33,7 @@ func (w withChildren) Run() int {
 	if !given && runtime.GOMAXPROCS(0) < 4 {
 		_ = flag.Set("test.parallel", "4") // the cases of the suite wait more than they work
 	}
-	return locktest.Main(w.m, map[string]locktest.Child{"hold": hold})
+	return locktest.Main(w.m, map[string]locktest.Child{"hold": hold, "wait": waitChild})
 }
 
 // hold is a process that takes a lock and does, one after the other, what its stdin

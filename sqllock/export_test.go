@@ -41,3 +41,10 @@ func (l *Locker) Held() int {
 
 // Holder is how a holder with that label describes itself.
 func Holder(label string) string { return me(label) }
+
+// ShowAfter has waiters be shown after so long, for so long unless their rows are
+// moved on.
+func (l *Locker) ShowAfter(after, ttl time.Duration) { l.announce.after, l.announce.ttl = after, ttl }
+
+// ShowDefaults are after how long waiters are shown, and for how long.
+func (l *Locker) ShowDefaults() (after, ttl time.Duration) { return showAfter, showFor }

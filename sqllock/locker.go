@@ -27,10 +27,12 @@ type Locker struct {
 	noLabel string // what describes this process
 	queue   waitq.Queue
 	renew   renewer
+	// announce shows those who wait to other processes.
+	announce announcer
 
 	mu      sync.Mutex
 	closed  bool                                  // no new work
-	busy    int                                   // pieces of work under way: Acquires, releases, the renewer
+	busy    int                                   // pieces of work under way: Acquires, releases, the renewer, the announcer
 	calm    chan struct{}                         // closed when busy is 0, for Close
 	ends    map[*context.CancelCauseFunc]struct{} // what ends the Acquires under way
 	held    map[*held]struct{}
@@ -67,6 +69,7 @@ func New(ctx context.Context, db *sqldb.DB, opts ...lock.Option) (*Locker, error
 		return nil, fmt.Errorf("sqllock: asking the server whether it is replicated: %w", err)
 	}
 	l := &Locker{db: db, sql: statementsFor(db, replicated), base: opts, trace: o.Trace, noLabel: me(""), held: map[*held]struct{}{}, ends: map[*context.CancelCauseFunc]struct{}{}, seen: map[string]seen{}}
+	l.announce = announcer{l: l, after: showAfter, ttl: showFor, wake: make(chan struct{}, 1), shown: map[*waiter]struct{}{}}
 	l.renew.l, l.renew.locks, l.renew.starting = l, map[*held]struct{}{}, make(chan struct{}, 1)
 	return l, nil
 }

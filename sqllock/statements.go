@@ -39,6 +39,15 @@ type statements struct {
 	list, force, gc stmt
 	gcRows          func(rows []rowKey, age int64) (query string, args []any)
 
+	// waiters reads the rows of those who wait; show makes the statement that writes
+	// those of a batch, or moves them on, and hide the one that removes them. gcWaiters
+	// and gcWaiterRows are gc and gcRows for those that have expired. They leave alone
+	// what has a positive number: see waiter.
+	waiters      stmt
+	show, hide   func(batch []*waiter, ttl int64) (query string, args []any)
+	gcWaiters    stmt
+	gcWaiterRows func(rows []rowKey, age int64) (query string, args []any)
+
 	// renew makes the statement that renews many, and renewed the one that reads what
 	// has become of them.
 	renew, renewed func(batch []renewal) (query string, args []any)
@@ -47,7 +56,7 @@ type statements struct {
 	returning bool
 }
 
-// rowKey is a row's primary key.
+// rowKey is a row's primary key: of a lock, or of a waiter, where slot is the ticket.
 type rowKey struct {
 	name string
 	slot int64
@@ -112,10 +121,10 @@ func compile(kind sqldb.Kind, text string) stmt {
 func statementsFor(db *sqldb.DB, replicated bool) statements {
 	switch db.Kind() {
 	case sqldb.Postgres:
-		return postgres(db.Table("locks"))
+		return postgres(db.Table("locks"), db.Table("tickets"))
 	case sqldb.SQLite:
-		return sqlite(db.Table("locks"))
+		return sqlite(db.Table("locks"), db.Table("tickets"))
 	default:
-		return mysql(db.Kind(), db.Table("locks"), replicated)
+		return mysql(db.Kind(), db.Table("locks"), db.Table("tickets"), replicated)
 	}
 }

@@ -3,6 +3,7 @@ package sqllock
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sqlnative/locks/sqldb"
 )
@@ -25,11 +26,11 @@ import (
 // On Galera and group replication (replicated) a row lock is not in the write set,
 // and is not certified: the guard changes the row, by one microsecond of its lease,
 // so that the COMMIT of one of two is refused (1213).
-func mysql(kind sqldb.Kind, table string, replicated bool) statements {
+func mysql(kind sqldb.Kind, table, tickets string, replicated bool) statements {
 	const now = "UTC_TIMESTAMP(6)"
 	const epoch = "'1970-01-01 00:00:00.000000'"
 	sql := func(text string) stmt {
-		return compile(kind, strings.NewReplacer("$locks", table, "$now", now, "$epoch", epoch,
+		return compile(kind, strings.NewReplacer("$locks", table, "$tickets", tickets, "$now", now, "$epoch", epoch,
 			"$row", table,
 			"$token", table+".token = LAST_INSERT_ID(GREATEST("+table+".token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', "+now+")))",
 			"$plain", table+".token = GREATEST("+table+".token + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', "+now+"))",
@@ -48,6 +49,7 @@ func mysql(kind sqldb.Kind, table string, replicated bool) statements {
 	const free = "name = {name} AND slot = 0 AND $free"
 	const look = `SELECT owner, token, holder, acquired_at, ` + left + ` FROM $locks WHERE name = {name} AND slot = 0`
 	const old = "GREATEST(expires_at, hold_until, COALESCE(freed_at, $epoch)) < $now - INTERVAL {age} MICROSECOND"
+	const dead = "ticket < 0 AND expires_at < $now - INTERVAL {age} MICROSECOND"
 	acquire := "$token, $row.owner = {owner}, $row.acquired_at = $now, $row.expires_at = " + in("ttl") + ", $row.holder = {holder}"
 	s := statements{
 		acquire:     skipping(free, acquire),
@@ -74,17 +76,45 @@ WHERE ` + free),
 			"$plain, $row.owner = NULL, $row.expires_at = $epoch, $row.hold_until = $epoch, $row.freed_at = $now"),
 		// A search that locks would lock all that it passes, and the gaps between, until
 		// the statement ends: so the search only reads.
-		gc: sql(`SELECT name, slot FROM $locks WHERE ` + old + ` LIMIT ` + strconv.Itoa(gcBatch)),
+		gc:      sql(`SELECT name, slot FROM $locks WHERE ` + old + ` LIMIT ` + strconv.Itoa(gcBatch)),
+		waiters: sql(`SELECT name, ticket, created_at, holder FROM $tickets WHERE expires_at > $now`),
+		// As gc does.
+		gcWaiters: sql(`SELECT name, ticket FROM $tickets WHERE ` + dead + ` LIMIT ` + strconv.Itoa(gcBatch)),
 	}
-	s.gcRows = func(rows []rowKey, age int64) (string, []any) {
-		args := make([]any, 0, 2*len(rows)+1)
-		for _, r := range rows {
-			args = append(args, []byte(r.name), r.slot)
+	// remove deletes those of rows that are still so, and at which nobody is.
+	remove := func(from, number, so string) func(rows []rowKey, age int64) (string, []any) {
+		return func(rows []rowKey, age int64) (string, []any) {
+			args := make([]any, 0, 2*len(rows)+1)
+			for _, r := range rows {
+				args = append(args, []byte(r.name), r.slot)
+			}
+			st := sql(`DELETE l FROM (SELECT l.name, l.` + number + ` FROM (SELECT ? AS name, ? AS number` + strings.Repeat(" UNION ALL SELECT ?, ?", len(rows)-1) + `) m
+STRAIGHT_JOIN ` + from + ` l FORCE INDEX (PRIMARY) ON l.name = m.name AND l.` + number + ` = m.number WHERE ` + strings.NewReplacer("expires_at", "l.expires_at", "hold_until", "l.hold_until", "freed_at", "l.freed_at", "ticket", "l.ticket").Replace(so) + ` LIMIT 1000000 FOR UPDATE SKIP LOCKED) d
+STRAIGHT_JOIN ` + from + ` l ON l.name = d.name AND l.` + number + ` = d.` + number)
+			return st.query, append(args, age)
 		}
-		st := sql(`DELETE l FROM (SELECT l.name, l.slot FROM (SELECT ? AS name, ? AS slot` + strings.Repeat(" UNION ALL SELECT ?, ?", len(rows)-1) + `) m
-STRAIGHT_JOIN $locks l FORCE INDEX (PRIMARY) ON l.name = m.name AND l.slot = m.slot WHERE ` + strings.NewReplacer("expires_at", "l.expires_at", "hold_until", "l.hold_until", "freed_at", "l.freed_at").Replace(old) + ` LIMIT 1000000 FOR UPDATE SKIP LOCKED) d
-STRAIGHT_JOIN $locks l ON l.name = d.name AND l.slot = d.slot`)
-		return st.query, append(args, age)
+	}
+	s.gcRows = remove("$locks", "slot", old)
+	s.gcWaiterRows = remove("$tickets", "ticket", dead)
+	// One statement for new rows and old ones, as on PostgreSQL.
+	s.show = func(batch []*waiter, ttl int64) (string, []any) {
+		args := make([]any, 0, 6*len(batch)+1)
+		for _, w := range batch {
+			args = append(args, []byte(w.name), w.ticket, []byte(w.owner), time.Since(w.begun).Microseconds(), ttl, w.holder)
+		}
+		const row = "(?, ?, ?, " + now + " - INTERVAL ? MICROSECOND, " + now + " + INTERVAL ? MICROSECOND, ?)"
+		return `INSERT INTO ` + tickets + ` (name, ticket, owner, created_at, expires_at, holder)
+VALUES ` + row + strings.Repeat(", "+row, len(batch)-1) + `
+ON DUPLICATE KEY UPDATE expires_at = ` + now + ` + INTERVAL ? MICROSECOND`, append(args, ttl)
+	}
+	// FORCE INDEX: a small table would be scanned, and the rows of others waited for.
+	s.hide = func(batch []*waiter, _ int64) (string, []any) {
+		args := make([]any, 0, 2*len(batch))
+		for _, w := range batch {
+			args = append(args, []byte(w.name), w.ticket)
+		}
+		return `DELETE t FROM (SELECT ? AS name, ? AS ticket` + strings.Repeat(" UNION ALL SELECT ?, ?", len(batch)-1) + `) m
+STRAIGHT_JOIN ` + tickets + ` t FORCE INDEX (PRIMARY) ON t.name = m.name AND t.ticket = m.ticket`, args
 	}
 	if replicated {
 		s.guard = sql(`SELECT owner, token FROM $locks WHERE $mine FOR UPDATE`)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sqlnative/locks/sqldb"
 )
@@ -24,10 +25,10 @@ import (
 // trusts: a session with synchronous_commit=off is raised for these statements. A
 // release need not be: losing it in a crash costs the next holder a TTL, never
 // safety. Both by set_config(.., true), which ends with the
-// statement's own transaction.
-func postgres(table string) statements {
+// statement's own transaction. Nor need the rows of waiters be, which are for people.
+func postgres(table, tickets string) statements {
 	sql := func(text string) stmt {
-		return compile(sqldb.Postgres, strings.NewReplacer("$locks", table, "$now", "clock_timestamp()",
+		return compile(sqldb.Postgres, strings.NewReplacer("$locks", table, "$tickets", tickets, "$now", "clock_timestamp()",
 			"$token", "greatest(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
 			"$epoch", "'epoch'::timestamptz", "$free", "l.expires_at <= clock_timestamp() AND l.hold_until <= clock_timestamp()").Replace(text))
 	}
@@ -51,6 +52,7 @@ FROM free WHERE l.name = free.name AND l.slot = free.slot
 RETURNING l.token`)
 	}
 	const batch = "jsonb_to_recordset($1::jsonb) AS m(name text, owner text, token bigint, ttl bigint, most bigint)"
+	const soft = "soft AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"
 	mine := "l.name = m.name AND l.slot = 0 AND l.owner = m.owner AND l.token = m.token AND l.expires_at > 'epoch'"
 	return statements{
 		returning:   true,
@@ -60,7 +62,7 @@ RETURNING l.token`)
 		touch:       sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}::text, $now) ON CONFLICT (name, slot) DO NOTHING`),
 		touchTx:     sql(`INSERT INTO $locks (name, freed_at) VALUES ({name}::text, $now) ON CONFLICT (name, slot) DO NOTHING`),
 		settle:      sql(`SELECT l.token FROM $locks l WHERE l.name = {name}::text AND l.slot = 0 AND l.owner = {owner}::text AND l.expires_at > $epoch`),
-		release: sql(`WITH soft AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
+		release: sql(`WITH ` + soft + `
 UPDATE $locks l SET expires_at = $epoch, freed_at = $now FROM soft
 WHERE l.name = {name}::text AND l.slot = 0 AND l.owner = {owner}::text AND l.token = {token}::bigint AND l.expires_at > $epoch`),
 		releaseTx: sql(`UPDATE $locks l SET expires_at = $epoch, freed_at = $now
@@ -91,6 +93,25 @@ FROM mine WHERE l.name = mine.name AND l.slot = mine.slot RETURNING l.name, l.to
 		renewed: func(all []renewal) (string, []any) {
 			return `SELECT l.name, l.token, 0 FROM ` + batch + ` JOIN ` + table + ` l ON ` + mine, []any{asJSON(all)}
 		},
+		waiters: sql(`SELECT name, ticket, created_at, holder FROM $tickets WHERE expires_at > $now`),
+		// One statement for new rows and old ones: a row that is gone, since its waiter
+		// was taken for dead, is there again with the next one. Nobody else has these
+		// numbers, so no row lock is waited for.
+		show: func(batch []*waiter, ttl int64) (string, []any) {
+			return `WITH ` + soft + `
+INSERT INTO ` + tickets + ` (name, ticket, owner, created_at, expires_at, holder)
+SELECT m.name, m.ticket, m.owner, clock_timestamp() - m.waited * interval '1 microsecond', clock_timestamp() + $2::bigint * interval '1 microsecond', m.holder
+FROM soft, jsonb_to_recordset($1::jsonb) AS m(name text, ticket bigint, owner text, waited bigint, holder text)
+ON CONFLICT (name, ticket) DO UPDATE SET expires_at = excluded.expires_at`, []any{waitersJSON(batch), ttl}
+		},
+		hide: func(batch []*waiter, _ int64) (string, []any) {
+			return `WITH ` + soft + `
+DELETE FROM ` + tickets + ` t USING soft, jsonb_to_recordset($1::jsonb) AS m(name text, ticket bigint)
+WHERE t.name = m.name AND t.ticket = m.ticket`, []any{waitersJSON(batch)}
+		},
+		gcWaiters: sql(`DELETE FROM $tickets WHERE (name, ticket) IN (
+	SELECT t.name, t.ticket FROM $tickets t
+	WHERE t.ticket < 0 AND t.expires_at < $now - {age}::bigint * interval '1 microsecond' ORDER BY t.name, t.ticket LIMIT ` + strconv.Itoa(gcBatch) + ` FOR UPDATE SKIP LOCKED)`),
 	}
 }
 
@@ -101,26 +122,11 @@ FROM mine WHERE l.name = mine.name AND l.slot = mine.slot RETURNING l.name, l.to
 // all. Here only ASCII is escaped.
 func asJSON(all []renewal) string {
 	var b strings.Builder
-	text := func(s string) {
-		b.WriteByte('"')
-		for i := 0; i < len(s); i++ {
-			switch c := s[i]; {
-			case c == '"' || c == '\\':
-				b.WriteByte('\\')
-				b.WriteByte(c)
-			case c < ' ':
-				fmt.Fprintf(&b, `\u%04x`, c)
-			default:
-				b.WriteByte(c)
-			}
-		}
-		b.WriteByte('"')
-	}
 	for i, h := range all {
 		b.WriteString(map[bool]string{true: `[{"name":`, false: `,{"name":`}[i == 0])
-		text(h.name)
+		jsonText(&b, h.name)
 		b.WriteString(`,"owner":`)
-		text(h.owner)
+		jsonText(&b, h.owner)
 		fmt.Fprintf(&b, `,"token":%d,"ttl":%d`, h.token, h.ttl.Microseconds())
 		if h.atMost > 0 {
 			fmt.Fprintf(&b, `,"most":%d`, h.atMost.Microseconds())
@@ -128,4 +134,36 @@ func asJSON(all []renewal) string {
 		b.WriteByte('}')
 	}
 	return b.String() + "]"
+}
+
+// waitersJSON is asJSON for waiters.
+func waitersJSON(batch []*waiter) string {
+	var b strings.Builder
+	for i, w := range batch {
+		b.WriteString(map[bool]string{true: `[{"name":`, false: `,{"name":`}[i == 0])
+		jsonText(&b, w.name)
+		b.WriteString(`,"owner":`)
+		jsonText(&b, w.owner)
+		b.WriteString(`,"holder":`)
+		jsonText(&b, w.holder)
+		fmt.Fprintf(&b, `,"ticket":%d,"waited":%d}`, w.ticket, time.Since(w.begun).Microseconds())
+	}
+	return b.String() + "]"
+}
+
+// jsonText writes a text as JSON.
+func jsonText(b *strings.Builder, s string) {
+	b.WriteByte('"')
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < ' ':
+			fmt.Fprintf(b, `\u%04x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
 }

@@ -12,10 +12,10 @@ import (
 // holds that one lock: renewal, release and a try of a free row wait for it, as for
 // any transaction that writes; a try of a held row only reads. The clock is the
 // machine's, in milliseconds.
-func sqlite(table string) statements {
+func sqlite(table, tickets string) statements {
 	const now = "CAST(unixepoch('subsec') * 1000000 AS INTEGER)"
 	sql := func(text string) stmt {
-		return compile(sqldb.SQLite, strings.NewReplacer("$locks", table, "$now", now, "$token", "max(token + 1, "+now+")",
+		return compile(sqldb.SQLite, strings.NewReplacer("$locks", table, "$tickets", tickets, "$now", now, "$token", "max(token + 1, "+now+")",
 			"$free", "expires_at <= "+now+" AND hold_until <= "+now,
 			"$mine", "name = {name} AND slot = 0 AND owner = {owner} AND token = {token} AND expires_at > 0").Replace(text))
 	}
@@ -56,5 +56,18 @@ FROM ` + batch + ` WHERE ` + mine + ` RETURNING name, token`, []any{asJSON(all)}
 		renewed: func(all []renewal) (string, []any) {
 			return `SELECT l.name, l.token, 0 FROM ` + batch + ` JOIN ` + table + ` l ON ` + mine, []any{asJSON(all)}
 		},
+		waiters: sql(`SELECT name, ticket, created_at, holder FROM $tickets WHERE expires_at > $now`),
+		// One statement for new rows and old ones, as on PostgreSQL. WHERE true: else
+		// the parser takes ON for that of a join.
+		show: func(batch []*waiter, ttl int64) (string, []any) {
+			return `INSERT INTO ` + tickets + ` (name, ticket, owner, created_at, expires_at, holder)
+SELECT value ->> 'name', value ->> 'ticket', value ->> 'owner', ` + now + ` - (value ->> 'waited'), ` + now + ` + ?2, value ->> 'holder' FROM json_each(?1) WHERE true
+ON CONFLICT (name, ticket) DO UPDATE SET expires_at = excluded.expires_at`, []any{waitersJSON(batch), ttl}
+		},
+		hide: func(batch []*waiter, _ int64) (string, []any) {
+			return `DELETE FROM ` + tickets + ` WHERE (name, ticket) IN (SELECT value ->> 'name', value ->> 'ticket' FROM json_each(?1))`, []any{waitersJSON(batch)}
+		},
+		gcWaiters: sql(`DELETE FROM $tickets WHERE (name, ticket) IN (
+	SELECT name, ticket FROM $tickets WHERE ticket < 0 AND expires_at < $now - {age} LIMIT ` + strconv.Itoa(gcBatch) + `)`),
 	}
 }
