@@ -61,8 +61,12 @@ func checkName(name string) error {
 	return nil
 }
 
-// check says what is wrong with the job, and fills in the default.
-func (j *Job) check() error {
+// Check says what is wrong with the job; nil if nothing is. [Jobs.Run] asks it first,
+// before the database is asked for anything; a program can do so as soon as it has read
+// its configuration. The error wraps [lock.ErrInvalid], and names the field. What a
+// Locker refuses, because its strategy cannot do it, only Run finds out.
+func (j Job) Check() error {
+	j = j.withDefaults()
 	if err := checkName(j.Name); err != nil {
 		return err
 	}
@@ -80,9 +84,6 @@ func (j *Job) check() error {
 	if err := checkNote(j.Note); err != nil {
 		return fmt.Errorf("%w: job %q: %w", lock.ErrInvalid, j.Name, err)
 	}
-	if j.TTL == 0 {
-		j.TTL = lock.DefaultTTL
-	}
 	var o lock.Options
 	for _, opt := range j.options() {
 		if err := opt(&o); err != nil {
@@ -90,6 +91,14 @@ func (j *Job) check() error {
 		}
 	}
 	return nil
+}
+
+// withDefaults fills in what was left open.
+func (j Job) withDefaults() Job {
+	if j.TTL == 0 {
+		j.TTL = lock.DefaultTTL
+	}
+	return j
 }
 
 // checkNote says why a text can't be a note.

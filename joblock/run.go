@@ -26,9 +26,10 @@ import (
 // counts as used. AtLeast counts from the moment that the lock was had, also if fn was
 // then not run.
 func (j *Jobs) Run(ctx context.Context, job Job, fn func(ctx context.Context) error) (res Result, err error) {
-	if err := job.check(); err != nil {
+	if err := job.Check(); err != nil {
 		return res, err
 	}
+	job = job.withDefaults()
 	if fn == nil {
 		return res, fmt.Errorf("%w: job %q: the function is nil", lock.ErrInvalid, job.Name)
 	}

@@ -389,8 +389,12 @@ func TestInput(t *testing.T) {
 	p := s.processOn(t, db)
 	counter.Take()
 	run := func(job joblock.Job) error {
+		said := job.Check()
 		_, err := p.Run(t.Context(), job, nothing)
-		return err
+		if said == nil || said.Error() != err.Error() {
+			t.Errorf("Check says %v, and Run %v", said, err)
+		}
+		return said
 	}
 	filter := func(f joblock.Filter) error {
 		_, err := p.History(t.Context(), f)
@@ -433,7 +437,8 @@ func TestInput(t *testing.T) {
 	if q := counter.Take(); len(q) > 0 {
 		t.Errorf("the database was asked: %q", q)
 	}
-	if res, err := p.Run(t.Context(), joblock.Job{Name: strings.Repeat("x", 251)}, nothing); err != nil || !res.Ran {
+	longest := joblock.Job{Name: strings.Repeat("x", 251)}
+	if res, err := p.Run(t.Context(), longest, nothing); err != nil || !res.Ran || longest.Check() != nil {
 		t.Errorf("the longest name: %s, %v", res, err)
 	}
 	if s := (joblock.Result{}).String(); s != "not run" {

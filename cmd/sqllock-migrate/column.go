@@ -45,7 +45,7 @@ JSON: {"table", "column", "sql", "applied": was the statement run, "existed": wa
 the column there already}.`,
 		Example: `  sqllock-migrate version-column t_bonus --database mysql
   sqllock-migrate version-column shop.t_bonus --apply --lock-timeout 2s`,
-		Args:              oneOf("TABLE", "the table that gets the column, as in t_bonus or shop.t_bonus"),
+		Args:              cli.OneArg("TABLE", "the table that gets the column, as in t_bonus or shop.t_bonus"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, err := a.columnKind(database, apply)

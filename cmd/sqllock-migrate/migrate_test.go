@@ -137,7 +137,7 @@ func TestLookingMakesNoFile(t *testing.T) {
 	}
 	// What would be done and what is pending can be told all the same.
 	dry := wantJSON[stepsResult](t, cli.Done, "up", "--dry-run")
-	if here := (place{"sqlite", "main", "sqllock_"}); dry.place != here || dry.From != 0 || dry.To != latest || len(dry.Steps) != int(latest) {
+	if here := (place{Database: "sqlite", Schema: "main", TablePrefix: "sqllock_"}); dry.place != here || dry.From != 0 || dry.To != latest || len(dry.Steps) != int(latest) {
 		t.Errorf("up --dry-run: %+v", dry)
 	}
 	if stdout, stderr := want(t, cli.Done, "up", "--dry-run"); !strings.Contains(stdout, "CREATE TABLE") || !strings.Contains(stderr, "typo.db does not exist") {

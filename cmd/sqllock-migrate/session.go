@@ -23,15 +23,9 @@ type session struct {
 }
 
 // place is what every result about a live database begins with.
-type place struct {
-	Database    string `json:"database"`
-	Schema      string `json:"schema"`
-	TablePrefix string `json:"table_prefix"`
-}
+type place = cli.Place
 
-func (s *session) place() place {
-	return place{Database: s.db.Kind().String(), Schema: s.db.Schema(), TablePrefix: s.db.TablePrefix()}
-}
+func (s *session) place() place { return cli.PlaceOf(s.db) }
 
 // absent says what becomes of a command on an SQLite file that is not there.
 type absent uint8
@@ -54,7 +48,7 @@ func (a *app) withDB(ctx context.Context, file absent, f func(ctx context.Contex
 	if err != nil {
 		return err
 	}
-	if err := a.checkSchema(d.Kind()); err != nil {
+	if err := a.where.CheckSchema(d.Kind()); err != nil {
 		return err
 	}
 	if file != create && d.Absent() {
@@ -74,7 +68,7 @@ func (a *app) withDB(ctx context.Context, file absent, f func(ctx context.Contex
 	defer in.Close()
 	d.SetBusyTimeout(min(a.lockTimeout, 5*time.Second))
 	d.SetAnswerTimeout(max(a.lockTimeout, shortestAnswer))
-	db, closePool, err := d.Open(in.Soft(), a.options()...)
+	db, closePool, err := d.Open(in.Soft(), a.where.Options()...)
 	if err != nil {
 		return a.verdict(in, err)
 	}

@@ -26,19 +26,19 @@ mariadb, sqlite. It needs no database. Names have no schema in front unless
 --schema says so. "check" tells whether what was made of it serves.`,
 		Example: `  sqllock-migrate sql postgres > V7__sqllock.sql
   sqllock-migrate sql mysql --table-prefix locks_ --to 3`,
-		Args:              oneOf("DATABASE", "postgres, mysql, mariadb, sqlite"),
+		Args:              cli.OneArg("DATABASE", "postgres, mysql, mariadb, sqlite"),
 		ValidArgsFunction: completeKinds,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, err := sqldb.ParseKind(args[0])
 			if err != nil {
 				return cli.Exit(cli.Usage, err)
 			}
-			if err := a.checkSchema(kind); err != nil {
+			if err := a.where.CheckSchema(kind); err != nil {
 				return err
 			}
-			opts := []migrations.Option{migrations.TablePrefix(a.prefix)}
-			if a.schema != "" {
-				opts = append(opts, migrations.Schema(a.schema))
+			opts := []migrations.Option{migrations.TablePrefix(a.where.Prefix)}
+			if a.where.Schema != "" {
+				opts = append(opts, migrations.Schema(a.where.Schema))
 			}
 			if cmd.Flags().Changed("to") {
 				if to < 1 || to > latest {

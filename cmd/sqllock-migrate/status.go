@@ -69,7 +69,7 @@ that does not exist yet, everything is pending.`,
 			}
 			r.Migrations = append(r.Migrations, j)
 		}
-		if err := s.out.Result(r, r.text); err != nil {
+		if err := s.out.Result(r, r.text(s.out.Table(cli.Columns("VERSION", "NAME", "STATE", "SINCE")...))); err != nil {
 			return err
 		}
 		if r.Pending > 0 {
@@ -83,19 +83,21 @@ that does not exist yet, everything is pending.`,
 	return cmd
 }
 
-func (r statusResult) text(w io.Writer) error {
-	t := cli.NewTable(w, "VERSION", "NAME", "STATE", "SINCE")
-	for _, m := range r.Migrations {
-		state, since := "pending", ""
-		if m.Applied {
-			state, since = "applied", m.AppliedAt.Format("2006-01-02 15:04:05")
+// text shows it to people.
+func (r statusResult) text(t *cli.Table) func(w io.Writer) error {
+	return func(w io.Writer) error {
+		for _, m := range r.Migrations {
+			state, since := cli.Cell{Text: "pending", Style: cli.Yellow}, ""
+			if m.Applied {
+				state, since = cli.Cell{Text: "applied", Style: cli.Green}, m.AppliedAt.Format("2006-01-02 15:04:05")
+			}
+			if !m.Known {
+				state = cli.Cell{Text: "applied, by a later release", Style: cli.Cyan}
+			}
+			t.Row(cli.Cell{Text: fmt.Sprint(m.Version)}, cli.Cell{Text: m.Name, Style: cli.Bold}, state, cli.Cell{Text: since})
 		}
-		if !m.Known {
-			state = "applied, by a later release"
-		}
-		t.Row(fmt.Sprint(m.Version), m.Name, state, since)
+		return t.Write(w)
 	}
-	return t.Flush()
 }
 
 func (a *app) versionCommand() *cobra.Command {

@@ -29,11 +29,13 @@
 //	126    the command cannot be executed
 //	127    there is no such command
 //
-// With --json a command writes one JSON object to stdout (ls --watch: one after the
-// other); run, whose stdout is its command's, writes one line to stderr when it ends.
-// Fields may be added; those that are here keep name and meaning. Times are RFC 3339
-// in UTC, by the database's clock. Every object but run's has "database" (postgres,
-// mysql, mariadb, sqlite), "schema" and "table_prefix".
+// With --json a command that ends with 0, and doctor also with 1, writes one JSON
+// object to stdout (ls --watch: one after the other); after another code stdout is
+// empty. run, whose stdout is its command's, writes one line to stderr when it ends,
+// unless its command line was wrong. Fields may be added; those that are here keep name
+// and meaning, and are always there. Times are RFC 3339 in UTC, by the database's
+// clock. Every object but run's has "database" (postgres, mysql, mariadb, sqlite),
+// "schema" and "table_prefix".
 //
 //	run      {"name": string, "lock": its lock's name, "ran": bool, "token": n,
 //	          "exit_code": n, "lost": bool,
@@ -56,10 +58,11 @@
 //	LOCK     {"name": string, "token": n, "owner": string, "since": time or null,
 //	          "left_ms": of its lease, or until its --at-least has passed,
 //	          "holder": HOLDER, "waiters": count}
-//	WAITER   {"name": of the lock, "ticket": n, "since": time, "holder": HOLDER}
+//	WAITER   {"name": of the lock, "ticket": its place in the queue, 0 if it polls,
+//	          "since": time, "holder": HOLDER}
 //	RUN      {"id": string, "job": string, "token": n, "host": string,
 //	          "address": string, "pid": n, "started": time, "finished": time or null,
 //	          "duration_ms": n or null, "outcome": "running"|"ok"|"failed"|
-//	          "timed_out"|"lost"|"abandoned", "exit_code": n or null, "error": string,
-//	          "note": string}
+//	          "timed_out"|"lost"|"abandoned", "exit_code": n, or null: it has
+//	          ended with 0, or was no command, "error": string, "note": string}
 package main

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sqlnative/locks/internal/cli"
 )
 
 // gcResult is the JSON of gc.
@@ -48,8 +50,7 @@ lock whose name comes again needs no gc.`,
 				return err
 			}
 			return s.out.Result(r, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "removed %d locks that were free for more than %v, and %d runs older than %v\n", r.Locks, olderThan, r.Runs, keep)
-				return err
+				return cli.Linef(w, "removed %d locks that were free for more than %v, and %d runs older than %v", r.Locks, olderThan, r.Runs, keep)
 			})
 		})(cmd, args)
 	}

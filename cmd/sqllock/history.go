@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sqlnative/locks/internal/cli"
 	"github.com/sqlnative/locks/joblock"
 )
 
@@ -76,7 +77,7 @@ ok, failed, timed_out (--at-most), lost (its lock), abandoned (its process has d
 		if f.Within < 0 {
 			return fmt.Errorf("--within is %v; it cannot be negative", f.Within)
 		}
-		if outcome != "" && outcomeColour(outcome) == 0 {
+		if outcome != "" && outcomeStyle(outcome) == cli.Plain {
 			return fmt.Errorf("--outcome %q: there are %s", outcome, strings.Join(outcomes, ", "))
 		}
 		if len(args) == 1 {
@@ -92,15 +93,14 @@ ok, failed, timed_out (--at-most), lost (its lock), abandoned (its process has d
 				return err
 			}
 			r := historyResult{place: s.place(), Runs: runsOf(all)}
-			if r.Now, err = s.now(ctx); err != nil {
+			if r.Now, err = s.db.Now(ctx); err != nil {
 				return err
 			}
 			return s.out.Result(r, func(w io.Writer) error {
 				if len(r.Runs) == 0 {
-					_, err := fmt.Fprintln(w, "no run")
-					return err
+					return cli.Linef(w, "no run")
 				}
-				return paintRuns(s.out.Stdout, w, r.Now, r.Runs)
+				return s.ran(w, r.Now, r.Runs)
 			})
 		})(cmd, args)
 	}
@@ -109,28 +109,26 @@ ok, failed, timed_out (--at-most), lost (its lock), abandoned (its process has d
 
 var outcomes = []string{"running", "ok", "failed", "timed_out", "lost", "abandoned"}
 
-// outcomeColour is 0 for what is none.
-func outcomeColour(outcome string) int {
+// outcomeStyle is Plain for what is none.
+func outcomeStyle(outcome string) cli.Style {
 	switch outcome {
 	case "ok":
-		return green
+		return cli.Green
 	case "running":
-		return cyan
+		return cli.Cyan
 	case "failed", "lost":
-		return red
+		return cli.Red
 	case "timed_out", "abandoned":
-		return yellow
+		return cli.Yellow
 	}
-	return 0
+	return cli.Plain
 }
 
 // barWidth is how many characters the longest duration gets, on a terminal.
 const barWidth = 16
 
-// paintRuns writes runs to w, as stdout can show them.
-func paintRuns(stdout, w io.Writer, now time.Time, runs []runJSON) error {
-	p := newPainter(stdout)
-	bars := isTerminal(stdout)
+// ran writes runs to w, as stdout can show them.
+func (s *session) ran(w io.Writer, now time.Time, runs []runJSON) error {
 	took := func(r runJSON) time.Duration {
 		switch {
 		case r.DurationMS != nil:
@@ -144,13 +142,15 @@ func paintRuns(stdout, w io.Writer, now time.Time, runs []runJSON) error {
 	for _, r := range runs {
 		longest = max(longest, took(r))
 	}
-	head := []string{"STARTED", "JOB", "OUTCOME", "TOOK"}
+	cols := []cli.Column{{Title: "STARTED"}, {Title: "JOB"}, {Title: "OUTCOME"}, {Title: "TOOK"}}
+	bars := s.out.Screen().Terminal
 	if bars {
-		head = append(head, "")
+		cols = append(cols, cli.Column{Spare: 2})
 	}
-	p.header(append(head, "EXIT", "HOST", "PID", "TOKEN", "ERROR")...)
+	t := s.out.Table(append(cols, cli.Column{Title: "EXIT"}, cli.Column{Title: "HOST", Spare: 1}, cli.Column{Title: "PID", Spare: 3},
+		cli.Column{Title: "TOKEN", Spare: 4}, cli.Column{Title: "ERROR", Flow: cli.Cut})...)
 	for _, r := range runs {
-		colour := outcomeColour(r.Outcome)
+		style := outcomeStyle(r.Outcome)
 		duration, exit := "", ""
 		if d := took(r); d > 0 || r.DurationMS != nil {
 			duration = short(d)
@@ -158,12 +158,12 @@ func paintRuns(stdout, w io.Writer, now time.Time, runs []runJSON) error {
 		if r.ExitCode != nil {
 			exit = fmt.Sprint(*r.ExitCode)
 		}
-		row := []cell{{stamp(r.Started), dim}, {r.Job, bold}, {r.Outcome, colour}, {duration, 0}}
+		row := []cli.Cell{{Text: stamp(r.Started), Style: cli.Faint}, {Text: r.Job, Style: cli.Bold}, {Text: r.Outcome, Style: style}, {Text: duration}}
 		if bars {
-			row = append(row, cell{bar(took(r), longest, barWidth), colour})
+			row = append(row, cli.Cell{Text: bar(took(r), longest, barWidth), Style: style})
 		}
 		text, _, _ := strings.Cut(r.Error, "\n")
-		p.row(append(row, cell{exit, 0}, cell{r.Host, 0}, cell{pid(r.PID), 0}, cell{fmt.Sprint(r.Token), dim}, cell{text, 0})...)
+		t.Row(append(row, plain(exit), plain(r.Host), plain(pid(r.PID)), cli.Cell{Text: fmt.Sprint(r.Token), Style: cli.Faint}, plain(text))...)
 	}
-	return p.flush(w)
+	return t.Write(w)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -56,59 +57,42 @@ type lsResult struct {
 }
 
 func (a *app) lsCommand() *cobra.Command {
-	var watch bool
+	var again bool
 	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the locks that are held, and who waits",
 		Long: `ls lists the locks of the lock table that are held, with their holders, and those
-who wait for one in its queue. The lock of the job NAME is called job:NAME. Of a
-waiter that polls the database knows nothing: it is told by who waits ("sqllock run
---wait" says so on stderr).`,
-		Example:           "  sqllock ls\n  sqllock ls --watch\n  sqllock ls --json | jq '.locks[].name'",
+who wait for one, if they show themselves: who stands in a queue does, and "sqllock
+run --wait" after a second. The lock of the job NAME is called job:NAME. LEFT is what
+is left of the holder's lease, or until its --at-least has passed.
+
+With --watch it goes on until Ctrl-C. If the database cannot be read meanwhile it says
+so, and tries again.`,
+		Example:           "  sqllock ls\n  sqllock ls --watch\n  sqllock ls --json | jq -r '.locks[].name'",
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again and again: in place on a terminal, one after the other elsewhere")
+	cmd.Flags().BoolVarP(&again, "watch", "w", false, "show it again and again: in place on a terminal, one after the other elsewhere")
 	cmd.Flags().DurationVar(&interval, "interval", time.Second, "how often, with --watch")
-	list := func(ctx context.Context, s *session) error {
-		r, err := s.list(ctx)
-		if err != nil {
-			return err
-		}
-		return s.out.Result(r, r.text(s.out.Stdout))
-	}
-	cmd.PreRunE = func(*cobra.Command, []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if interval < 10*time.Millisecond {
 			return fmt.Errorf("--interval is %v; it has to be at least 10ms", interval)
 		}
-		return nil
-	}
-	cmd.RunE = a.connected(func(ctx context.Context, s *session, _ []string) error {
-		if !watch {
-			return list(ctx, s)
+		if cmd.Flags().Changed("interval") && !again {
+			return errors.New("--interval goes with --watch")
 		}
-		screen := isTerminal(s.out.Stdout) && !s.out.JSON
-		for {
-			if screen { // home, and clear what is below
-				if _, err := io.WriteString(s.out.Stdout, "\x1b[H\x1b[J"); err != nil {
-					return err
-				}
+		return a.connected(func(ctx context.Context, s *session, _ []string) error {
+			if again {
+				return s.watch(ctx, interval)
 			}
-			err := list(ctx, s)
-			if ctx.Err() != nil {
-				return cli.Exit(cli.Done, nil) // that is how one leaves it
-			}
+			r, err := s.list(ctx)
 			if err != nil {
 				return err
 			}
-			select {
-			case <-time.After(interval):
-			case <-ctx.Done():
-				return nil
-			}
-		}
-	})
+			return s.out.Result(r, s.listed(r))
+		})(cmd, args)
+	}
 	return cmd
 }
 
@@ -121,7 +105,7 @@ func (s *session) list(ctx context.Context) (r lsResult, err error) {
 	if r.Waiting, err = s.waiting(ctx); err != nil {
 		return r, err
 	}
-	if r.Now, err = s.now(ctx); err != nil {
+	if r.Now, err = s.db.Now(ctx); err != nil {
 		return r, err
 	}
 	for _, i := range held {
@@ -130,26 +114,28 @@ func (s *session) list(ctx context.Context) (r lsResult, err error) {
 	return r, nil
 }
 
-func (r lsResult) text(stdout io.Writer) func(w io.Writer) error {
+// listed shows it to people.
+func (s *session) listed(r lsResult) func(w io.Writer) error {
 	return func(w io.Writer) error {
-		p := newPainter(stdout)
-		p.header("NAME", "STATE", "FOR", "LEFT", "TOKEN", "HOST", "PID", "LABEL")
+		if len(r.Locks)+len(r.Waiting) == 0 {
+			return cli.Linef(w, "no lock is held")
+		}
+		t := s.out.Table(cli.Column{Title: "NAME"}, cli.Column{Title: "STATE"}, cli.Column{Title: "FOR"}, cli.Column{Title: "LEFT"},
+			cli.Column{Title: "TOKEN", Spare: 2}, cli.Column{Title: "HOST"}, cli.Column{Title: "PID", Spare: 1}, cli.Column{Title: "LABEL", Flow: cli.Cut})
 		for _, l := range r.Locks {
 			left := time.Duration(l.LeftMS) * time.Millisecond
-			p.row(cell{l.Name, bold}, cell{"held", green}, cell{since(r.Now, l.Since), 0}, cell{short(left), 0},
-				cell{fmt.Sprint(l.Token), 0}, cell{l.Holder.Host, 0}, cell{pid(l.Holder.PID), 0}, cell{l.Holder.Label, 0})
+			t.Row(cli.Cell{Text: l.Name, Style: cli.Bold}, cli.Cell{Text: "held", Style: cli.Green}, plain(since(r.Now, l.Since)), plain(short(left)),
+				plain(fmt.Sprint(l.Token)), plain(l.Holder.Host), plain(pid(l.Holder.PID)), plain(l.Holder.Label))
 		}
 		for _, q := range r.Waiting {
-			p.row(cell{q.Name, bold}, cell{"waiting", yellow}, cell{since(r.Now, &q.Since), 0}, cell{}, cell{},
-				cell{q.Holder.Host, 0}, cell{pid(q.Holder.PID), 0}, cell{q.Holder.Label, 0})
+			t.Row(cli.Cell{Text: q.Name, Style: cli.Bold}, cli.Cell{Text: "waiting", Style: cli.Yellow}, plain(since(r.Now, &q.Since)), plain(""),
+				plain(""), plain(q.Holder.Host), plain(pid(q.Holder.PID)), plain(q.Holder.Label))
 		}
-		if len(r.Locks)+len(r.Waiting) == 0 {
-			_, err := fmt.Fprintln(w, "no lock is held")
-			return err
-		}
-		return p.flush(w)
+		return t.Write(w)
 	}
 }
+
+func plain(text string) cli.Cell { return cli.Cell{Text: text} }
 
 // since is for how long something has been so.
 func since(now time.Time, t *time.Time) string {

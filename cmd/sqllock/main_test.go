@@ -12,21 +12,16 @@ import (
 	"github.com/sqlnative/locks/internal/dsn"
 )
 
-// The test binary is the command itself where childEnv is set, its guardian, and the
-// command that it runs.
+// The test binary is the command itself where childEnv is set, the command that it
+// runs, and its guardian (whose package sees to that).
 const (
 	childEnv = "SQLLOCK_TEST_CHILD"
 	jobArg   = "__job"
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 {
-		switch os.Args[1] {
-		case guardianArg:
-			os.Exit(guard(os.Args[2:]))
-		case jobArg:
-			os.Exit(job(os.Args[2:]))
-		}
+	if len(os.Args) > 1 && os.Args[1] == jobArg {
+		os.Exit(job(os.Args[2:]))
 	}
 	if os.Getenv(childEnv) != "" {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))

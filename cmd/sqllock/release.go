@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sqlnative/locks/internal/cli"
 	"github.com/sqlnative/locks/sqllock"
 )
 
@@ -56,8 +57,7 @@ A lock that a transaction has pinned (Guard) is not taken away.`,
 			}
 			r := releaseResult{s.place(), lockOf(*i, nil)}
 			return s.out.Result(r, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "released %s, token %d: taken from %s; %s of its lease was left\n", i.Name, i.Token, i.Holder, short(i.Left))
-				return err
+				return cli.Linef(w, "released %s, token %d: taken from %s; %s of its lease was left", i.Name, i.Token, i.Holder, short(i.Left))
 			})
 		})(cmd, args)
 	}

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sqlnative/locks/internal/cli"
+	"github.com/sqlnative/locks/internal/guardian"
+	"github.com/sqlnative/locks/joblock"
 	"github.com/sqlnative/locks/lock"
 )
 
@@ -26,12 +29,9 @@ const (
 	exitSignal        = 128 // and the number of the signal that has killed it
 )
 
-// How long a command may take to end after SIGTERM: when --at-most has passed, and
-// what it has left running when it ends.
-const (
-	atMostGrace   = 10 * time.Second
-	leftoverGrace = 5 * time.Second
-)
+// atMostGrace is how long a command may take to end after SIGTERM when --at-most has
+// passed.
+const atMostGrace = 10 * time.Second
 
 // The strategies.
 const (
@@ -75,7 +75,7 @@ when it ends are ended: SIGTERM, and SIGKILL 5s later.
 The lock is renewed while the command runs. If it cannot be, because the database is
 gone, the connection hangs, or sqllock is stopped or killed, the group gets SIGTERM
 well before the lease can no longer be trusted, and SIGKILL before it is. A small
-process, "sqllock ` + guardianArg + `", sees to that; it is the parent of the command.
+process, "sqllock ` + guardian.Arg + `", sees to that; it is the parent of the command.
 
 Not covered: a machine that is frozen as a whole (a suspended VM) goes on after its
 lease; so do processes that leave the group (setsid, daemons), and work that the
@@ -142,22 +142,14 @@ func (o *runOptions) arguments(cmd *cobra.Command, args []string) error {
 
 // check says what is wrong with the flags, before anything is done.
 func (o *runOptions) check() error {
-	var lo lock.Options
-	for _, c := range []struct {
-		flag string
-		opt  lock.Option
-	}{{"--ttl", lock.TTL(o.ttl)}, {"--wait", lock.Wait(o.wait)}, {"--label", lock.Label(o.label)}} {
-		if err := c.opt(&lo); err != nil {
-			return usagef("%s: %w", c.flag, err)
-		}
+	if err := lock.Wait(o.wait)(&lock.Options{}); err != nil {
+		return usagef("--wait: %w", err)
 	}
-	for _, c := range []struct {
-		flag  string
-		value time.Duration
-	}{{"--at-least", o.atLeast}, {"--at-most", o.atMost}, {"--every", o.every}} {
-		if c.value < 0 || c.value > maxDuration || c.value > 0 && c.value < time.Millisecond {
-			return usagef("%s is %v; it can be %v to %v", c.flag, c.value, time.Millisecond, maxDuration)
-		}
+	if o.ttl == 0 { // to a Job it would be the default
+		return usagef("--ttl is 0; it is %v or more", lock.MinTTL)
+	}
+	if err := o.job().Check(); err != nil {
+		return usagef("%w", &flagError{o.name, err})
 	}
 	switch {
 	case o.strategy != strategyTable && o.strategy != strategyAdvisory:
@@ -170,8 +162,29 @@ func (o *runOptions) check() error {
 	return o.look()
 }
 
-// maxDuration is what the packages allow.
-const maxDuration = 100 * 365 * 24 * time.Hour
+// job is what the flags say of the job.
+func (o *runOptions) job() joblock.Job {
+	return joblock.Job{Name: o.name, AtLeast: o.atLeast, AtMost: o.atMost, Every: o.every, TTL: o.ttl, Label: o.label}
+}
+
+// flagError is what is wrong with a Job, in the words of the command line.
+type flagError struct {
+	name string
+	error
+}
+
+// flagNames are the flags of a Job's fields.
+var flagNames = strings.NewReplacer("AtLeast", "--at-least", "AtMost", "--at-most", "Every", "--every", "TTL", "--ttl", "the label", "--label")
+
+func (e *flagError) Error() string {
+	text := e.error.Error()
+	if _, said, ok := strings.Cut(text, fmt.Sprintf("job %q: ", e.name)); ok { // the job may be called like a field
+		return flagNames.Replace(said)
+	}
+	return text
+}
+
+func (e *flagError) Unwrap() error { return e.error }
 
 // look finds the command, so that no lock is taken for one that is not there.
 func (o *runOptions) look() error {

@@ -5,16 +5,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 )
-
-const guardianArg = "__guardian"
-
-func guard([]string) int {
-	fmt.Fprintln(os.Stderr, "sqllock: "+guardianArg+" is not for this system")
-	return exitInternal
-}
 
 // underLock needs process groups and signals.
 func (a *app) underLock(context.Context, *runOptions) (int, error) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sqlnative/locks/advisory"
+	"github.com/sqlnative/locks/internal/guardian"
 	"github.com/sqlnative/locks/joblock"
 	"github.com/sqlnative/locks/lock"
 )
@@ -63,7 +64,7 @@ func (s signalled) Error() string { return "ended by " + s.sig.String() }
 func (a *app) underLock(ctx context.Context, o *runOptions) (code int, err error) {
 	r := &runner{app: a, o: o, signals: make(chan os.Signal, 64), renewed: make(chan struct{}, 1)}
 	r.result = runResult{Name: o.name, Lock: joblock.LockName(o.name)}
-	signal.Notify(r.signals, forwarded()...)
+	signal.Notify(r.signals, guardian.Forwarded()...)
 	// A stderr that nobody reads any more must not end sqllock.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if r.w, err = newWard(o); err != nil {
@@ -78,7 +79,7 @@ func (a *app) underLock(ctx context.Context, o *runOptions) (code int, err error
 		for {
 			select {
 			case s := <-r.signals:
-				if sig, ok := s.(syscall.Signal); ok && !harmless(sig) {
+				if sig, ok := s.(syscall.Signal); ok && !guardian.Harmless(sig) {
 					cancel(signalled{sig})
 					return
 				}
@@ -91,9 +92,7 @@ func (a *app) underLock(ctx context.Context, o *runOptions) (code int, err error
 		close(waiting)
 		<-done
 	})
-	if !r.result.Ran {
-		r.w.dismiss()
-	}
+	r.w.dismiss()
 	code, err = r.verdict(ctx, res, err)
 	r.result.ExitCode = code
 	if err != nil {
@@ -159,6 +158,9 @@ func (r *runner) connectAndRun(ctx context.Context, begun func()) (res joblock.R
 		}
 		return r.supervise(ctx, c.got)
 	}
+	if err := r.w.ready(); err != nil {
+		return res, &exitError{exitInternal, err.Error()}
+	}
 	if !tables {
 		return r.plain(ctx, c, fn)
 	}
@@ -166,9 +168,7 @@ func (r *runner) connectAndRun(ctx context.Context, begun func()) (res joblock.R
 	if err != nil {
 		return res, err
 	}
-	return jobs.Run(ctx, joblock.Job{
-		Name: o.name, AtLeast: o.atLeast, AtMost: o.atMost, Every: o.every, TTL: o.ttl, Label: o.label,
-	}, fn)
+	return jobs.Run(ctx, o.job(), fn)
 }
 
 // plain is a run without a table: no history, no period.
@@ -233,7 +233,7 @@ func (r *runner) trace() *lock.Trace {
 func (r *runner) supervise(ctx context.Context, l *lock.Lock) error {
 	w, ttl := r.w, r.o.ttl
 	r.result.Ran, r.result.Token = true, l.Token()
-	defer w.dismiss()
+	defer w.leave()
 	w.start(l, ttl)
 	backup := time.NewTimer(time.Hour)
 	defer backup.Stop()
@@ -359,6 +359,8 @@ func (r *runner) verdict(ctx context.Context, res joblock.Result, err error) (in
 		return exitUsage, err
 	case errors.Is(err, lock.ErrInvalid), errors.Is(err, errors.ErrUnsupported):
 		return exitUsage, err
+	case errors.As(err, &exit):
+		return exit.code, err
 	case err != nil:
 		return exitUnavailable, err
 	case res.Held != nil:

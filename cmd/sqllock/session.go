@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,40 +29,32 @@ type session struct {
 }
 
 // place is what every result about a live database begins with.
-type place struct {
-	Database    string `json:"database"`
-	Schema      string `json:"schema"`
-	TablePrefix string `json:"table_prefix"`
-}
+type place = cli.Place
 
-func (s *session) place() place {
-	return place{Database: s.db.Kind().String(), Schema: s.db.Schema(), TablePrefix: s.db.TablePrefix()}
-}
+func (s *session) place() place { return cli.PlaceOf(s.db) }
 
 // parseDSN reads the DSN from the flag or the environment; without one it is that of
 // the user's own file.
 func (a *app) parseDSN() (d *dsn.DSN, own bool, err error) {
-	s, from := a.dsn, "--dsn"
-	if s == "" {
-		s, from = os.Getenv(envDSN), envDSN
+	if d, err = a.where.Parse(); err != nil {
+		return nil, false, usagef("%w", err)
 	}
-	if s == "" {
+	if d == nil {
+		own = true
 		if d, err = a.stateDSN(); err != nil {
 			return nil, false, err
 		}
-	} else if d, err = dsn.Parse(s); err != nil {
-		return nil, false, usagef("%s: %w", from, err)
 	}
 	a.out.Hide(d.Scrubber())
-	if d.Kind() == sqldb.SQLite && a.schema != "" && a.schema != "main" {
-		return nil, false, usagef("--schema %s: SQLite has its tables in main: leave --schema out", a.schema)
+	if err := a.where.CheckSchema(d.Kind()); err != nil {
+		return nil, false, usagef("%w", err)
 	}
 	if file := d.File(); file != "" {
 		if err := checkFileSystem(file); err != nil {
 			return nil, false, err
 		}
 	}
-	return d, s == "", nil
+	return d, own, nil
 }
 
 // connect opens the database, with at most conns connections.
@@ -81,12 +72,11 @@ func (a *app) open(ctx context.Context, d *dsn.DSN, own bool, conns int) (*sessi
 		return nil, fmt.Errorf("the file %s does not exist: --migrate makes it", d.File())
 	}
 	d.SetMaxConns(conns)
-	opts := []sqldb.Option{sqldb.TablePrefix(a.prefix)}
-	if a.schema != "" {
-		opts = append(opts, sqldb.Schema(a.schema))
-	}
-	db, closePool, err := d.Open(ctx, opts...)
-	if err != nil {
+	db, closePool, err := d.Open(ctx, a.where.Options()...)
+	switch {
+	case err != nil && own && ctx.Err() == nil:
+		return nil, fmt.Errorf("%w; --dsn and %s name another database", err, envDSN)
+	case err != nil:
 		return nil, err
 	}
 	return &session{app: a, db: db, dsn: d, own: own, close: closePool}, nil
@@ -100,7 +90,7 @@ func (s *session) withTables(ctx context.Context) error {
 			return err
 		}
 	}
-	locker, err := sqllock.New(ctx, s.db)
+	locker, err := sqllock.New(ctx, s.db, sqllock.ShowWaiters())
 	switch {
 	case err == nil:
 	case !errors.Is(err, lock.ErrNotMigrated):
@@ -111,7 +101,7 @@ func (s *session) withTables(ctx context.Context) error {
 		if err := migrations.Up(ctx, s.db); err != nil {
 			return err
 		}
-		if locker, err = sqllock.New(ctx, s.db); err != nil {
+		if locker, err = sqllock.New(ctx, s.db, sqllock.ShowWaiters()); err != nil {
 			return err
 		}
 	}
@@ -175,12 +165,4 @@ func (a *app) interruptible(ctx context.Context, f func(ctx context.Context) err
 func lockNames(name string) []string { return []string{joblock.LockName(name), name} }
 
 // checkJob says why a name can't be that of a job or a lock.
-func checkJob(name string) error {
-	if err := lock.CheckName(name); err != nil {
-		return err
-	}
-	if n := len(joblock.LockName(name)); n > lock.MaxName {
-		return fmt.Errorf("the name %.20q... is too long: the name of the job's lock has %d bytes, more than %d", name, n, lock.MaxName)
-	}
-	return nil
-}
+func checkJob(name string) error { return joblock.Job{Name: name}.Check() }

@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sqlnative/locks/internal/cli"
 	"github.com/sqlnative/locks/joblock"
+	"github.com/sqlnative/locks/lock"
 	"github.com/sqlnative/locks/sqldb"
 )
 
@@ -57,7 +58,7 @@ the job is switched off; and its last runs.`,
 			if err != nil {
 				return err
 			}
-			return s.out.Result(r, r.text(s.out.Stdout))
+			return s.out.Result(r, s.looked(r))
 		})(cmd, args)
 	}
 	return cmd
@@ -120,34 +121,50 @@ func (s *session) job(ctx context.Context, name string) (*jobJSON, error) {
 	return &j, nil
 }
 
-func (r showResult) text(stdout io.Writer) func(w io.Writer) error {
+// looked shows it to people.
+func (s *session) looked(r showResult) func(w io.Writer) error {
 	return func(w io.Writer) error {
-		p := newPainter(stdout)
+		t := s.out.Table(cli.Column{}, cli.Column{Flow: cli.Wrap})
+		line := func(what, text string, style cli.Style) {
+			t.Row(cli.Cell{Text: what, Style: cli.Faint}, cli.Cell{Text: text, Style: style})
+		}
 		for _, l := range r.Locks {
-			p.row(cell{"lock", dim}, cell{l.Name, bold})
-			p.row(cell{"  held by", dim}, cell{strings.TrimSpace(fmt.Sprintf("%s  %s  pid %d", l.Holder.Label, l.Holder.Host, l.Holder.PID)), 0})
-			p.row(cell{"  for", dim}, cell{since(r.Now, l.Since) + ", lease left " + short(time.Duration(l.LeftMS)*time.Millisecond), 0})
-			p.row(cell{"  token", dim}, cell{fmt.Sprint(l.Token), 0})
+			line("lock", l.Name, cli.Bold)
+			line("  held by", who(l.Holder), cli.Plain)
+			line("  for", since(r.Now, l.Since)+", lease left "+short(time.Duration(l.LeftMS)*time.Millisecond), cli.Plain)
+			line("  token", fmt.Sprint(l.Token), cli.Plain)
 		}
 		if len(r.Locks) == 0 {
-			p.row(cell{"lock", dim}, cell{"not held", 0})
+			line("lock", "not held", cli.Plain)
 		}
 		for _, q := range r.Waiting {
-			p.row(cell{"waiting", dim}, cell{strings.TrimSpace(fmt.Sprintf("%s  %s  pid %d, for %s", q.Holder.Label, q.Holder.Host, q.Holder.PID, since(r.Now, &q.Since))), yellow})
+			line("waiting", who(q.Holder)+", for "+since(r.Now, &q.Since), cli.Yellow)
 		}
-		if r.Job != nil && r.Job.Disabled {
-			text := "disabled"
-			if r.Job.Note != "" {
-				text += ": " + r.Job.Note
+		if j := r.Job; j != nil {
+			switch {
+			case j.Disabled && j.Note != "":
+				line("job", "disabled: "+j.Note, cli.Yellow)
+			case j.Disabled:
+				line("job", "disabled", cli.Yellow)
 			}
-			p.row(cell{"job", dim}, cell{text, yellow})
+			if j.DisabledAt != nil {
+				line("  since", stamp(*j.DisabledAt), cli.Plain)
+			}
+			if j.PeriodMS != nil {
+				line("every", short(time.Duration(*j.PeriodMS)*time.Millisecond), cli.Plain)
+			}
 		}
-		if err := p.flush(w); err != nil || len(r.Runs) == 0 {
+		if err := t.Write(w); err != nil || len(r.Runs) == 0 {
 			return err
 		}
-		if _, err := fmt.Fprintln(w); err != nil {
+		if err := cli.Linef(w, ""); err != nil {
 			return err
 		}
-		return paintRuns(stdout, w, r.Now, r.Runs)
+		return s.ran(w, r.Now, r.Runs)
 	}
+}
+
+// who is a holder, in a few words.
+func who(h holderJSON) string {
+	return lock.Holder{Host: h.Host, PID: h.PID, Label: h.Label}.String()
 }

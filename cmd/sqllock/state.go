@@ -35,9 +35,10 @@ func (a *app) stateDSN() (*dsn.DSN, error) {
 		return nil, usagef("%w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return nil, fmt.Errorf("%w: give --dsn, or set %s", err, envDSN)
+		return nil, fmt.Errorf("the folder of the default database cannot be made: %w; give --dsn, or set %s", err, envDSN)
 	}
-	if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+	// Not with --json, whose reader takes a line of stderr for the result of run.
+	if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) && !a.out.JSON {
 		a.out.Say("using %s, which excludes processes of this host only, of one user; for several hosts give --dsn, or set %s", file, envDSN)
 	}
 	return dsn.Parse("sqlite:" + strings.ReplaceAll((&url.URL{Path: file}).EscapedPath(), "//", "/"))
@@ -46,10 +47,9 @@ func (a *app) stateDSN() (*dsn.DSN, error) {
 // checkFileSystem refuses an SQLite file on a network file system: its locks do not
 // reach other machines reliably, and its shared memory (WAL) never does.
 func checkFileSystem(file string) error {
-	dir := filepath.Dir(file)
-	name := networkFileSystem(dir)
+	name := networkFileSystem(file)
 	if name == "" {
 		return nil
 	}
-	return fmt.Errorf("%s is on a network file system (%s), where SQLite's locks cannot be relied upon: take a local folder, or a server (--dsn, %s)", dir, name, envDSN)
+	return fmt.Errorf("%s is on a network file system (%s), where SQLite's locks cannot be relied upon: take a local folder, or a server (--dsn, %s)", filepath.Dir(file), name, envDSN)
 }

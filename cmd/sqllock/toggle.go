@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sqlnative/locks/internal/cli"
 	"github.com/sqlnative/locks/lock"
 )
 
@@ -64,7 +65,6 @@ func (a *app) enableCommand() *cobra.Command {
 
 func (s *session) toggled(r toggleResult, what string) error {
 	return s.out.Result(r, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%s %s\n", what, r.Job)
-		return err
+		return cli.Linef(w, "%s %s", what, r.Job)
 	})
 }

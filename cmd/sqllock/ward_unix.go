@@ -7,28 +7,29 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/sqlnative/locks/internal/guardian"
 	"github.com/sqlnative/locks/lock"
 )
 
 // ward is the command, as sqllock sees it through its guardian.
 type ward struct {
-	proc    *exec.Cmd
 	control *os.File
-	reports chan string // closed when the guardian has ended
+	reports chan string   // closed when the guardian has ended
+	started chan struct{} // closed when the guardian was started, or could not be
+	err     error         // why it could not
 
 	pid    int
 	killAt time.Time
 }
 
-// newWard starts a guardian. It takes about as long as connecting to the database,
-// beside which it happens.
+// newWard begins to start a guardian, which takes about as long as connecting to the
+// database, beside which it happens. ready says how it went.
 func newWard(o *runOptions) (*ward, error) {
 	exe := "/proc/self/exe" // also when the file has been replaced meanwhile
 	if runtime.GOOS != "linux" {
@@ -41,40 +42,59 @@ func newWard(o *runOptions) (*ward, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = controlR.Close() }()
 	report, reportW, err := os.Pipe()
 	if err != nil {
+		_, _ = controlR.Close(), control.Close()
 		return nil, err
 	}
-	defer func() { _ = reportW.Close() }()
-	w := &ward{control: control, reports: make(chan string, 8)}
-	w.proc = &exec.Cmd{
-		Path: exe, Args: append([]string{"sqllock", guardianArg, o.path}, o.args...),
-		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		ExtraFiles: []*os.File{controlR, reportW},
-		// What is sent to sqllock's group, as Ctrl-C is, is not for the guardian.
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
-	}
-	if err := w.proc.Start(); err != nil {
-		return nil, fmt.Errorf("starting the guardian: %w", err)
-	}
+	w := &ward{control: control, reports: make(chan string, 8), started: make(chan struct{})}
 	go func() {
 		defer close(w.reports)
+		defer func() { _ = report.Close() }()
+		// Not by package os/exec, which tries first, with a process for that alone, whether
+		// the kernel has pidfds.
+		pid, err := syscall.ForkExec(exe, append([]string{"sqllock", guardian.Arg, o.path}, o.args...), &syscall.ProcAttr{
+			Env: os.Environ(),
+			// In the order of guardian.ControlFD and guardian.ReportFD.
+			Files: []uintptr{0, 1, 2, controlR.Fd(), reportW.Fd()},
+			// What is sent to sqllock's group, as Ctrl-C is, is not for the guardian.
+			Sys: &syscall.SysProcAttr{Setpgid: true},
+		})
+		_, _ = controlR.Close(), reportW.Close()
+		if err != nil {
+			w.err = fmt.Errorf("starting the guardian: %w", err)
+		}
+		close(w.started)
+		if err != nil {
+			return
+		}
 		for s := bufio.NewScanner(report); s.Scan(); {
 			w.reports <- s.Text()
 		}
-		_ = report.Close()
-		_ = w.proc.Wait()
+		for {
+			if _, err := syscall.Wait4(pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
+				return
+			}
+		}
 	}()
 	return w, nil
+}
+
+// ready waits until the guardian was started.
+func (w *ward) ready() error {
+	<-w.started
+	return w.err
 }
 
 // tell writes a line, which a guardian that has died does not read.
 func (w *ward) tell(format string, args ...any) { _, _ = fmt.Fprintf(w.control, format+"\n", args...) }
 
+// leave tells the guardian that there is nothing to guard any more, upon which it ends.
+func (w *ward) leave() { _ = w.control.Close() }
+
 // dismiss ends a guardian that has nothing to guard, and waits for it.
 func (w *ward) dismiss() {
-	_ = w.control.Close()
+	w.leave()
 	for range w.reports {
 	}
 }
@@ -98,7 +118,7 @@ func (w *ward) lost(ttl time.Duration) {
 	if end := now.Add(lock.Margin(ttl)); w.killAt.IsZero() || end.Before(w.killAt) {
 		w.killAt = end
 	}
-	w.tell("arm %d %d", encodeDeadline(now), encodeDeadline(w.killAt))
+	w.tell("arm %d %d", guardian.EncodeDeadline(now), guardian.EncodeDeadline(w.killAt))
 }
 
 // deadlines are when the command gets SIGTERM, and when SIGKILL: the latter is a
@@ -112,7 +132,7 @@ func (w *ward) deadlines(l *lock.Lock, ttl time.Duration) (term, kill int64) {
 		return 0, 0
 	}
 	w.killAt = until.Add(-min(max(ttl/50, 5*time.Millisecond), 500*time.Millisecond))
-	return encodeDeadline(w.killAt.Add(-ttl / 5)), encodeDeadline(w.killAt)
+	return guardian.EncodeDeadline(w.killAt.Add(-ttl / 5)), guardian.EncodeDeadline(w.killAt)
 }
 
 // signal forwards a signal to the group. One that asks it to end is for those who are
@@ -140,11 +160,11 @@ func (w *ward) abandoned() {
 	}
 	_ = syscall.Kill(-w.pid, syscall.SIGTERM)
 	_ = syscall.Kill(-w.pid, syscall.SIGCONT)
-	end := time.Now().Add(leftoverGrace)
+	end := time.Now().Add(guardian.LeftoverGrace)
 	if !w.killAt.IsZero() && w.killAt.Before(end) {
 		end = w.killAt
 	}
-	for killed := time.Duration(0); killed < leftoverGrace; time.Sleep(10 * time.Millisecond) {
+	for killed := time.Duration(0); killed < guardian.LeftoverGrace; time.Sleep(10 * time.Millisecond) {
 		if err := syscall.Kill(-w.pid, 0); errors.Is(err, syscall.ESRCH) {
 			return
 		}

@@ -21,12 +21,12 @@ func slotsRatio(rounds int, each time.Duration) figure {
 		name: "slots-ratio",
 		unit: "ratio",
 		about: fmt.Sprintf("takes per second of 1 from one counter: Slotted.Take of %d slots over the guarded UPDATE by hand of one row, in autocommit (on MySQL and MariaDB with its arguments in the text); "+
-			"%d goroutines, ours with a pool of %d connections.", slotsCount, slotsWorkers, conns),
+			"%d goroutines, both with a pool of %d connections.", slotsCount, slotsWorkers, conns),
 		on: []target{
-			{sqldb.Postgres, atLeast(2.5), takePostgres + hotFloor},
-			{sqldb.MySQL, atLeast(1.5), takeMySQL + hotFloor},
+			{sqldb.Postgres, atLeast(2.5), takePostgres},
+			{sqldb.MySQL, atLeast(1.5), takeMySQL},
 			// One row gets nearly as much done there as 16.
-			{sqldb.MariaDB, bound{}, takeMySQL + hotFloor},
+			{sqldb.MariaDB, bound{}, takeMySQL},
 			// One writer: slots cannot be faster.
 			{sqldb.SQLite, bound{}, takeSQLite},
 		},
@@ -45,17 +45,13 @@ func slotsRatio(rounds int, each time.Duration) figure {
 			if err := sale.Split(ctx, b.db, 10001, slotsCount); err != nil {
 				return m, err
 			}
-			workers, pool := slotsWorkers, conns
+			workers := slotsWorkers
 			floor := func(ctx context.Context, _ int) error { return b.takeByHand(ctx) }
 			if b.kind == sqldb.SQLite {
-				workers, pool = 1, 1 // who waits for its write lock sleeps: only that would be measured
-			} else if floor, pool, err = (&hot{b: b}).bestByHand(ctx, workers, each); err != nil {
-				return m, err
+				workers = 1 // who waits for its write lock sleeps: only that would be measured
 			}
 			ours := func(ctx context.Context, _ int) error { return sale.Take(ctx, b.db, 10001, 1) }
-			m, err = crowdRatio(ctx, min(b.rounds, rounds), workers, each, ours, floor)
-			m.note += fmt.Sprintf(", with a pool of %d", pool)
-			return m, err
+			return crowdRatio(ctx, min(b.rounds, rounds), workers, each, ours, floor)
 		},
 	}
 }

@@ -46,14 +46,14 @@ func TestOutput(t *testing.T) {
 	}
 
 	text := func(w io.Writer) error {
-		tab := NewTable(w, "A", "LONG")
-		tab.Row("wide", "x\x1b[2J\ny")
-		return tab.Flush()
+		tab := o.Table(Columns("A", "LONG")...)
+		tab.Row(Cell{"wide", Red}, Cell{Text: "x\x1b[2J\ny"})
+		return tab.Write(w)
 	}
 	if err := o.Result(nil, text); err != nil {
 		t.Fatal(err)
 	}
-	if got := stdout.String(); got != "A     LONG\nwide  x [2J y\n" {
+	if got := stdout.String(); got != "A     LONG\nwide  x\\x1b[2J\\ny\n" {
 		t.Errorf("stdout %q", got)
 	}
 	stdout.Reset()

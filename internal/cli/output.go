@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 	"sync"
-	"text/tabwriter"
 
 	"github.com/sqlnative/locks/internal/dsn"
 )
@@ -54,15 +53,27 @@ func (o *Output) Result(v any, text func(w io.Writer) error) error {
 	} else if err := text(&b); err != nil {
 		return err
 	}
-	if _, err := io.WriteString(o.Stdout, b.String()); err != nil {
+	shown := b.String()
+	if o.JSON {
+		shown = jsonVisible(shown)
+	}
+	if _, err := io.WriteString(o.Stdout, shown); err != nil {
 		return fmt.Errorf("writing the result: %w", err)
 	}
 	return nil
 }
 
-// Say writes a message to Stderr, without passwords.
+// Linef writes one line of a result for people, [Visible].
+func Linef(w io.Writer, format string, args ...any) error {
+	_, err := io.WriteString(w, Visible(fmt.Sprintf(format, args...))+"\n")
+	return err
+}
+
+// Say writes a message to Stderr, without passwords, and without control characters
+// but for line breaks and tabs.
 func (o *Output) Say(format string, args ...any) {
-	text := o.Program + ": " + o.Clean(fmt.Sprintf(format, args...)) + "\n"
+	text := lines(o.Clean(fmt.Sprintf(format, args...)))
+	text = o.Program + ": " + strings.TrimPrefix(text, o.Program+": ") + "\n" // a package may be called the same
 	// Nothing can be done where stderr cannot be written.
 	_, _ = io.WriteString(o.Stderr, text)
 }
@@ -75,31 +86,3 @@ func (o *Output) Finish(err error) int {
 	}
 	return CodeOf(err)
 }
-
-// Table writes rows in aligned columns.
-type Table struct{ w *tabwriter.Writer }
-
-// NewTable begins a table with its header.
-func NewTable(w io.Writer, header ...string) *Table {
-	t := &Table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
-	t.Row(header...)
-	return t
-}
-
-// Row adds a row. A control character in a cell, which could move the cursor of
-// a terminal, becomes a space.
-func (t *Table) Row(cells ...string) {
-	for i, c := range cells {
-		cells[i] = strings.Map(func(r rune) rune {
-			if r < ' ' || r == 0x7f {
-				return ' '
-			}
-			return r
-		}, c)
-	}
-	// The error is kept by the writer, for Flush.
-	_, _ = fmt.Fprintln(t.w, strings.Join(cells, "\t"))
-}
-
-// Flush writes the table.
-func (t *Table) Flush() error { return t.w.Flush() }

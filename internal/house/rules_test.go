@@ -21,6 +21,8 @@ const (
 	sqlite = "modernc.org/sqlite"
 	goose  = "github.com/pressly/goose/v3"
 	cobra  = "github.com/spf13/cobra"
+	pretty = "github.com/jedib0t/go-pretty/v6"
+	term   = "golang.org/x/term"
 )
 
 // rules are the house, from the ground up: a folder uses only folders that stand above it in this table, so there are
@@ -44,6 +46,7 @@ func rules() []rule {
 		{folder: "internal/schema", uses: []string{"sqldb"}},
 		{folder: "internal/waitq"},
 		{folder: "internal/rowkey"},
+		{folder: "internal/guardian"}, // has to be initialised before everything else
 
 		{folder: "lock", uses: []string{"sqldb"}},
 		{folder: "lock/locktest", uses: []string{"lock"}},
@@ -57,13 +60,13 @@ func rules() []rule {
 		{folder: "migrations", uses: []string{"internal/schema", "advisory"}, modules: []string{goose}},
 
 		{folder: "internal/dsn", uses: []string{"sqldb", "sqldb/pgdb", "sqldb/mysqldb", "sqldb/sqlitedb"}, modules: drivers},
-		{folder: "internal/cli", uses: []string{"internal/dsn"}, modules: []string{cobra}},
+		{folder: "internal/cli", uses: []string{"internal/dsn"}, modules: []string{cobra, pretty, term}},
 
 		{folder: "internal/dbtest", uses: with("internal/schema", "internal/dsn"), modules: drivers},
 		{folder: "internal/house"},
 		{folder: "internal/bench", uses: with("internal/dsn"), modules: drivers},
 
-		{folder: "cmd/*", uses: with("internal/schema", "internal/dsn", "internal/cli"), modules: append([]string{cobra}, drivers...)},
+		{folder: "cmd/*", uses: with("internal/schema", "internal/dsn", "internal/cli", "internal/guardian"), modules: append([]string{cobra}, drivers...)},
 		{folder: "examples/*", uses: with("internal/dsn"), modules: drivers},
 	}
 }

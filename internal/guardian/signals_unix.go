@@ -1,6 +1,6 @@
 //go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
 
-package main
+package guardian
 
 import (
 	"os"
@@ -18,9 +18,9 @@ var kept = []syscall.Signal{
 	syscall.SIGPIPE, syscall.SIGCHLD, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGURG, syscall.SIGPROF,
 }
 
-// forwarded are the signals that go to the command. One that is ignored, as SIGHUP is
+// Forwarded are the signals that go to the command. One that is ignored, as SIGHUP is
 // under nohup, stays so, for the command too.
-func forwarded() []os.Signal {
+func Forwarded() []os.Signal {
 	var all []os.Signal
 	for n := 1; n <= lastSignal; n++ {
 		sig := syscall.Signal(n)
@@ -32,7 +32,7 @@ func forwarded() []os.Signal {
 	return all
 }
 
-// harmless reports whether a signal does not end a process that does nothing about it.
-func harmless(sig syscall.Signal) bool {
+// Harmless reports whether a signal does not end a process that does nothing about it.
+func Harmless(sig syscall.Signal) bool {
 	return sig == syscall.SIGCONT || sig == syscall.SIGWINCH || sig == syscall.SIGTSTP || sig == syscall.SIGIO
 }

@@ -1,26 +1,25 @@
 //go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
 
-package main
+package guardian
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
-	"strings"
+	"strconv"
 	"syscall"
 	"time"
 )
 
-// guardianArg is the hidden argument that makes of sqllock a guardian.
-const guardianArg = "__guardian"
-
-// The files of a guardian: what it is told, and what it reports.
-const (
-	controlFD = 3
-	reportFD  = 4
-)
+// A goroutine of its own: an init has the main thread to itself, and every step of
+// it would be a change of threads.
+func init() {
+	if len(os.Args) > 1 && os.Args[1] == Arg {
+		done := make(chan int)
+		go func() { done <- guard(os.Args[2:]) }()
+		os.Exit(<-done)
+	}
+}
 
 // orphanGrace is how long the command may take to end after sqllock has died, if its
 // lease lasts that long.
@@ -63,28 +62,26 @@ type event struct {
 // from its own name on.
 func guard(args []string) int {
 	if len(args) < 2 {
-		fmt.Fprintln(os.Stderr, "sqllock: "+guardianArg+" is started by \"sqllock run\" only")
+		_, _ = os.Stderr.WriteString("sqllock: " + Arg + " is started by \"sqllock run\" only\n")
 		return exitUsage
 	}
-	syscall.CloseOnExec(controlFD)
-	syscall.CloseOnExec(reportFD)
-	control, report := os.NewFile(controlFD, "control"), os.NewFile(reportFD, "report")
+	syscall.CloseOnExec(ControlFD)
+	syscall.CloseOnExec(ReportFD)
+	control, report := os.NewFile(ControlFD, "control"), os.NewFile(ReportFD, "report")
 	if control == nil || report == nil {
 		return exitUsage
 	}
 	// Signals are sqllock's to forward. They are caught, and not ignored, as the
 	// command would inherit that.
 	caught := make(chan os.Signal, 64)
-	signal.Notify(caught, forwarded()...)
+	signal.Notify(caught, Forwarded()...)
 	signal.Notify(caught, syscall.SIGPIPE)
 
 	g := &guardian{path: args[0], args: args[1:], report: report, term: stopped(), kill: stopped(), sweep: time.NewTicker(time.Hour)}
 	lines := make(chan string)
 	go func() {
 		defer close(lines)
-		for s := bufio.NewScanner(control); s.Scan(); {
-			lines <- s.Text()
-		}
+		readLines(control, lines)
 	}()
 	events := make(chan event)
 	for {
@@ -121,25 +118,24 @@ func guard(args []string) int {
 
 // told does what sqllock says; false: there is nothing left to do.
 func (g *guardian) told(line string, events chan<- event) bool {
-	word, rest, _ := strings.Cut(line, " ")
-	var term, kill int64
-	var n int
+	word, rest := cut(line, ' ')
+	l := reader{rest: rest}
 	switch word {
 	case "start":
-		var group int
-		var name, owner, token string
-		if _, err := fmt.Sscanf(rest, "%d %d %d %q %q %q", &term, &kill, &group, &name, &owner, &token); err != nil {
-			g.say("failed 0 " + err.Error())
+		term, kill, group := l.number(), l.number(), l.number()
+		name, owner, token := l.text(), l.text(), l.text()
+		if l.err != nil {
+			g.say("failed 0 " + l.err.Error())
 			return false
 		}
 		g.arm(term, kill)
-		return g.start(group, name, owner, token, events)
+		return g.start(int(group), name, owner, token, events)
 	case "arm":
-		if _, err := fmt.Sscanf(rest, "%d %d", &term, &kill); err == nil {
+		if term, kill := l.number(), l.number(); l.err == nil {
 			g.arm(term, kill)
 		}
 	case "signal":
-		if _, err := fmt.Sscanf(rest, "%d", &n); err == nil {
+		if n := l.number(); l.err == nil {
 			g.signal(syscall.Signal(n))
 		}
 	}
@@ -162,23 +158,24 @@ func (g *guardian) arm(term, kill int64) {
 func (g *guardian) start(group int, name, owner, token string, events chan<- event) bool {
 	var env []string
 	for _, e := range os.Environ() {
-		if k, _, _ := strings.Cut(e, "="); k != "SQLLOCK_NAME" && k != "SQLLOCK_OWNER" && k != "SQLLOCK_TOKEN" {
+		if k, _ := cut(e, '='); k != "SQLLOCK_NAME" && k != "SQLLOCK_OWNER" && k != "SQLLOCK_TOKEN" {
 			env = append(env, e)
 		}
 	}
 	env = append(env, "SQLLOCK_NAME="+name, "SQLLOCK_OWNER="+owner, "SQLLOCK_TOKEN="+token)
-	p, err := os.StartProcess(g.path, g.args, &os.ProcAttr{
-		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: true},
+	// Not by package os: it tries first, with a process for that alone, whether the kernel
+	// has pidfds, and wait4 it is anyway, which also tells of stops.
+	pid, err := syscall.ForkExec(g.path, g.args, &syscall.ProcAttr{
+		Env: env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setpgid: true},
 	})
 	if err != nil {
 		var errno syscall.Errno
 		_ = errors.As(err, &errno)
-		g.say(fmt.Sprintf("failed %d %s", int(errno), errno))
+		g.say("failed " + strconv.Itoa(int(errno)) + " " + err.Error())
 		return false
 	}
-	g.pid = p.Pid
-	_ = p.Release() // wait4 also tells of stops
-	g.say(fmt.Sprintf("started %d", g.pid))
+	g.pid = pid
+	g.say("started " + strconv.Itoa(pid))
 	go func() {
 		for {
 			var e event
@@ -203,11 +200,11 @@ func (g *guardian) start(group int, name, owner, token string, events chan<- eve
 func (g *guardian) changed(e event) {
 	switch {
 	case e.err != nil:
-		g.ended(fmt.Sprintf("exit %d", exitInternal))
+		g.ended("exit", exitInternal)
 	case e.status.Exited():
-		g.ended(fmt.Sprintf("exit %d", e.status.ExitStatus()))
+		g.ended("exit", e.status.ExitStatus())
 	case e.status.Signaled():
-		g.ended(fmt.Sprintf("killed %d", int(e.status.Signal())))
+		g.ended("killed", int(e.status.Signal()))
 	case e.status.Stopped():
 		switch sig := e.status.StopSignal(); sig {
 		case syscall.SIGTTIN, syscall.SIGTTOU:
@@ -225,14 +222,14 @@ func (g *guardian) changed(e event) {
 }
 
 // ended begins to end what the command has left in its group.
-func (g *guardian) ended(status string) {
-	g.status = status
+func (g *guardian) ended(how string, n int) {
+	g.status = how + " " + strconv.Itoa(n)
 	if err := g.signal(syscall.SIGTERM); errors.Is(err, syscall.ESRCH) {
 		g.sweepTo = time.Now()
 		return
 	}
 	g.signal(syscall.SIGCONT)
-	g.sweepTo = time.Now().Add(leftoverGrace)
+	g.sweepTo = time.Now().Add(LeftoverGrace)
 	g.sweep.Reset(10 * time.Millisecond)
 }
 
@@ -283,7 +280,7 @@ func (g *guardian) signal(sig syscall.Signal) error {
 }
 
 // say reports to sqllock, which may have gone.
-func (g *guardian) say(line string) { _, _ = fmt.Fprintln(g.report, line) }
+func (g *guardian) say(line string) { _, _ = g.report.WriteString(line + "\n") }
 
 func stopped() *time.Timer {
 	t := time.NewTimer(time.Hour)

@@ -1,4 +1,4 @@
-package main
+package guardian
 
 // lastSignal is the last of the real-time signals.
 const lastSignal = 64

@@ -1,4 +1,4 @@
-package main
+package guardian
 
 import (
 	"syscall"
@@ -10,7 +10,8 @@ import (
 // processes share and nobody sets (CLOCK_MONOTONIC): a sender that is stopped between
 // working it out and sending it delays nothing.
 
-func encodeDeadline(t time.Time) int64 {
+// EncodeDeadline is a deadline as the guardian reads it.
+func EncodeDeadline(t time.Time) int64 {
 	now := monotonic() // before the other clock is read: a pause in between makes it earlier
 	return now + int64(time.Until(t))
 }

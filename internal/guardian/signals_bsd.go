@@ -1,6 +1,6 @@
 //go:build darwin || freebsd || netbsd || openbsd || dragonfly
 
-package main
+package guardian
 
 // lastSignal is SIGUSR2.
 const lastSignal = 31
