@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/sqlnative/locks/sqldb"
 )
@@ -34,7 +31,7 @@ redis.call('HSET', KEYS[2], ARGV[1], left)
 return left`
 )
 
-const redisAbout = "Redis, without persistence, is begun for this on the same machine, behind a Unix socket; its client is a pool of 10 connections per CPU, as go-redis has by default, and writes the protocol by hand, which costs less than go-redis does. Not measured where there is no redis-server."
+const redisAbout = "Redis, without persistence, is begun for this on the same machine, behind a Unix socket; its client is go-redis with its own defaults. Not measured where there is no redis-server."
 
 // hotOverRedis is how many takes a second get through one row, over DECR.
 func hotOverRedis(workers, rounds int, each time.Duration, limit float64) figure {
@@ -50,8 +47,7 @@ func hotOverRedis(workers, rounds int, each time.Duration, limit float64) figure
 			}
 			defer h.close()
 			m, err = crowdRatio(ctx, min(b.rounds, rounds), workers, each, h.combined, func(ctx context.Context, _ int) error {
-				_, err := r.do("DECR", "t_bonus")
-				return err
+				return r.Decr(ctx, "t_bonus").Err()
 			})
 			m.note += "; " + h.String()
 			return m, err
@@ -72,13 +68,13 @@ func hotClaimsOverRedis(workers, rounds int, each time.Duration, limit float64) 
 				return m, err
 			}
 			defer h.close()
-			sha, err := r.do("SCRIPT", "LOAD", claimScript)
-			if err != nil {
+			script := redis.NewScript(claimScript)
+			if err := script.Load(ctx, r).Err(); err != nil {
 				return m, err
 			}
 			m, err = crowdRatio(ctx, min(b.rounds, rounds), workers, each, h.combinedOnce, func(ctx context.Context, _ int) error {
-				left, err := r.do("EVALSHA", sha, "2", "t_bonus", "claims", h.claim(), "1")
-				if err == nil && left == "-1" {
+				left, err := script.Run(ctx, r, []string{"t_bonus", "claims"}, h.claim(), 1).Int64()
+				if err == nil && left < 0 {
 					err = errors.New("refused")
 				}
 				return err
@@ -89,28 +85,20 @@ func hotClaimsOverRedis(workers, rounds int, each time.Duration, limit float64) 
 	}
 }
 
-func (b *bed) hotAndRedis(ctx context.Context, each time.Duration) (*hot, *redis, error) {
+func (b *bed) hotAndRedis(ctx context.Context, each time.Duration) (*hot, *redis.Client, error) {
 	r, err := b.redis(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := r.do("SET", "t_bonus", "1000000000000"); err != nil {
+	if err := r.Set(ctx, "t_bonus", int64(1000000000000), 0).Err(); err != nil {
 		return nil, nil, err
 	}
 	h, err := b.hot(ctx, each)
 	return h, r, err
 }
 
-// redis is a pool of connections to a server.
-type redis struct{ conns chan *redisConn }
-
-type redisConn struct {
-	net.Conn
-	in *bufio.Reader
-}
-
 // redis begins a server, which close ends.
-func (b *bed) redis(ctx context.Context) (r *redis, err error) {
+func (b *bed) redis(ctx context.Context) (*redis.Client, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w (Debian and Ubuntu have it in the package redis-server)", errUnavailable, err)
@@ -130,58 +118,18 @@ func (b *bed) redis(ctx context.Context) (r *redis, err error) {
 		_ = server.Wait() // it was killed
 		return nil
 	})
-	r = &redis{conns: make(chan *redisConn, 10*runtime.GOMAXPROCS(0))}
-	b.closing = append(b.closing, r.close)
-	deadline := time.Now().Add(10 * time.Second)
-	for len(r.conns) < cap(r.conns) {
-		conn, err := net.Dial("unix", socket)
-		if err != nil {
-			if time.Now().After(deadline) {
-				return nil, fmt.Errorf("redis-server does not answer: %w", err)
-			}
-			if err := pause(ctx, 10*time.Millisecond); err != nil {
-				return nil, err
-			}
-			continue
+	r := redis.NewClient(&redis.Options{Network: "unix", Addr: socket})
+	b.closing = append(b.closing, r.Close)
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		err := r.Ping(ctx).Err()
+		if err == nil {
+			return r, nil
 		}
-		r.conns <- &redisConn{conn, bufio.NewReader(conn)}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("redis-server does not answer: %w", err)
+		}
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return nil, err
+		}
 	}
-	return r, nil
-}
-
-func (r *redis) close() error {
-	for range len(r.conns) {
-		_ = (<-r.conns).Close()
-	}
-	return nil
-}
-
-// do runs a command, and returns its answer, a number or a text.
-func (r *redis) do(words ...string) (string, error) {
-	c := <-r.conns
-	defer func() { r.conns <- c }()
-	b := append(strconv.AppendInt(append(make([]byte, 0, 256), '*'), int64(len(words)), 10), "\r\n"...)
-	for _, w := range words {
-		b = append(strconv.AppendInt(append(b, '$'), int64(len(w)), 10), "\r\n"...)
-		b = append(append(b, w...), "\r\n"...)
-	}
-	if _, err := c.Write(b); err != nil {
-		return "", err
-	}
-	line, err := c.line()
-	if err != nil || line == "" {
-		return "", fmt.Errorf("redis: %q: %w", line, err)
-	}
-	switch line[0] {
-	case '$': // the text's length, and then the text
-		return c.line()
-	case '-':
-		return "", fmt.Errorf("redis: %s", line[1:])
-	}
-	return line[1:], nil
-}
-
-func (c *redisConn) line() (string, error) {
-	line, err := c.in.ReadString('\n')
-	return strings.TrimRight(line, "\r\n"), err
 }

@@ -53,7 +53,11 @@ func runOverhead() figure {
 		}
 		b.closing = append(b.closing, func() error { return os.RemoveAll(dir) })
 		exe := filepath.Join(dir, "sqllock")
-		build := exec.CommandContext(ctx, "go", "build", "-o", exe, "github.com/sqlnative/locks/cmd/sqllock")
+		root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/sqlnative/locks").Output()
+		if err != nil {
+			return measurement{}, fmt.Errorf("looking for sqllock's sources, which are built here: %w", err)
+		}
+		build := exec.CommandContext(ctx, "go", "build", "-C", strings.TrimSpace(string(root)), "-o", exe, "./cmd/sqllock")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			return measurement{}, fmt.Errorf("building sqllock: %w: %s", err, out)
