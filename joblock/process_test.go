@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sqlnative/locks/internal/dbtest"
+	"github.com/sqlnative/locks/advisory"
 	"github.com/sqlnative/locks/joblock"
+	"github.com/sqlnative/locks/lock"
 	"github.com/sqlnative/locks/lock/locktest"
 	"github.com/sqlnative/locks/sqldb/mysqldb"
 	"github.com/sqlnative/locks/sqldb/pgdb"
@@ -20,8 +21,8 @@ import (
 	"github.com/sqlnative/locks/sqllock"
 )
 
-// child opens a database in a child, with one connection.
-func child(ctx context.Context, kind, dsn string) (*joblock.Jobs, func(), error) {
+// child opens a database in a child, with as few connections as the strategy takes.
+func child(ctx context.Context, kind, strategy, dsn string) (*joblock.Jobs, func(), error) {
 	driver, open := "sqlite", sqlitedb.New
 	switch kind {
 	case "postgres":
@@ -34,11 +35,19 @@ func child(ctx context.Context, kind, dsn string) (*joblock.Jobs, func(), error)
 		return nil, nil, err
 	}
 	pool.SetMaxOpenConns(1)
+	if strategy == "advisory" {
+		pool.SetMaxOpenConns(2)
+	}
 	db, err := open(ctx, pool)
 	if err != nil {
 		return nil, nil, err
 	}
-	locker, err := sqllock.New(ctx, db)
+	var locker lock.Locker
+	if strategy == "advisory" {
+		locker, err = advisory.New(ctx, db)
+	} else {
+		locker, err = sqllock.New(ctx, db)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -46,13 +55,13 @@ func child(ctx context.Context, kind, dsn string) (*joblock.Jobs, func(), error)
 	return jobs, func() { _ = errors.Join(locker.Close(), pool.Close()) }, err
 }
 
-// fire is a process that, at each line of stdin with a kind and a DSN, is ready for that
-// database, and at the next runs the job there.
+// fire is a process that, at each line of stdin with a kind, a strategy and a DSN, is ready
+// for that database, and at the next runs the job there.
 func fire([]string) int {
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
-		kind, dsn, _ := strings.Cut(in.Text(), " ")
-		jobs, done, err := child(context.Background(), kind, dsn)
+		where := strings.SplitN(in.Text(), " ", 3)
+		jobs, done, err := child(context.Background(), where[0], where[1], where[2])
 		if err != nil {
 			fmt.Println("error", err)
 			return 1
@@ -88,19 +97,18 @@ func fire([]string) int {
 }
 
 // 32 processes fire at the same moment, on each database: one run. That their clocks
-// may be minutes apart is shown by [TestNoWallClock]: none is asked.
+// may be minutes apart is shown by [TestNoWallClock], none is asked, and [TestClocksApart].
 func TestProcesses(t *testing.T) {
 	const processes = 32
 	all := make([]*locktest.Process, processes)
 	for i := range all {
 		all[i] = locktest.Start(t, "fire")
 	}
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
-		migrated(t, db)
+	strategies(t, func(t *testing.T, s *site) {
 		// The control: without a period, and with patience, every one of them runs.
 		for how, all := range map[string][]*locktest.Process{"daily": all, "always": all[:8]} {
 			for _, p := range all {
-				p.Send(db.Kind().String() + " " + db.DSN)
+				p.Send(s.Kind().String() + " " + s.strategy() + " " + s.DSN)
 			}
 			for _, p := range all {
 				p.Expect("ready")
@@ -117,19 +125,18 @@ func TestProcesses(t *testing.T) {
 			if count["ran"] != want || count["ran"]+count["held"]+count["not due"] != len(all) {
 				t.Errorf("%s: %v", how, count)
 			}
-			history(t, (&site{DB: db}).process(t), "nightly", want)
-			db.MustExec(t, "DELETE FROM "+db.Table("jobs"))
-			db.MustExec(t, "DELETE FROM "+db.Table("job_runs"))
+			history(t, s.process(t), "nightly", want)
+			s.empty(t)
 		}
 	})
 }
 
 // stuck is a process that runs a job which never ends.
 func stuck(args []string) int {
-	jobs, _, err := child(context.Background(), args[0], args[1])
+	jobs, _, err := child(context.Background(), args[0], args[1], args[2])
 	if err == nil {
 		ttl, least := 2*time.Second, time.Hour
-		_, err = jobs.Run(context.Background(), joblock.Job{Name: "stuck", TTL: ttl, AtLeast: least}, func(context.Context) error {
+		_, err = jobs.Run(context.Background(), joblock.Job{Name: args[3], TTL: ttl, AtLeast: least}, func(context.Context) error {
 			fmt.Println("runs")
 			select {}
 		})
@@ -141,30 +148,38 @@ func stuck(args []string) int {
 // A process that is killed leaves a run that reads as running while its lease lasts, and
 // then as abandoned; AtLeast keeps others off all the same.
 func TestKilled(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
-		t.Parallel()
-		migrated(t, db)
-		s := &site{DB: db}
+	strategies(t, func(t *testing.T, s *site) {
+		t.Parallel() // it waits more than it works
+		name := "stuck " + s.strategy()
 		p := s.process(t)
-		c := locktest.Start(t, "stuck", db.Kind().String(), db.DSN)
+		ran(t, p, joblock.Job{Name: name}, joblock.OK, nothing) // which says nothing of the next
+		s.later(t, name, 3*time.Hour)
+		c := locktest.Start(t, "stuck", s.Kind().String(), s.strategy(), s.DSN, name)
 		c.Expect("runs")
-		run := history(t, p, "stuck", 1)[0]
+		run := history(t, p, name, 2)[0]
 		if run.Outcome != joblock.Running || run.PID != c.PID() {
 			t.Errorf("while it runs: %+v", run)
 		}
+		job := joblock.Job{Name: name, Every: 2 * time.Hour, RetryFailed: true}
+		least := job // with advisory locks the row keeps others off, from who says so
+		least.AtLeast = time.Hour
+		if res := skipped(t, p, job); res.Held == nil {
+			t.Errorf("while it runs: %+v", res)
+		}
 		c.Kill()
-		job := joblock.Job{Name: "stuck", Every: 2 * time.Hour, RetryFailed: true}
-		if res := skipped(t, p, job); res.Held == nil || res.Held.Holder.PID != c.PID() {
+		if res := skipped(t, p, least); res.Held == nil || !s.advisory && res.Held.Holder.PID != c.PID() {
 			t.Errorf("%+v", res)
 		}
-		eventually(t, "it reads as abandoned", func() bool { return history(t, p, "stuck", 1)[0].Outcome == joblock.Abandoned })
-		if run := history(t, p, "stuck", 1)[0]; run.Finished != nil || run.ID == "" {
+		eventually(t, "it reads as abandoned", func() bool { return history(t, p, name, 2)[0].Outcome == joblock.Abandoned })
+		if run := history(t, p, name, 2)[0]; run.Finished != nil || run.ID == "" {
 			t.Errorf("%+v", run)
 		}
-		if res := skipped(t, p, job); res.Held == nil || res.Held.Left < 55*time.Minute {
+		// The lock of the dead process may still be there when the run reads as abandoned.
+		eventually(t, "its lock is gone", func() bool { return !s.advisory || !s.held(t, name) })
+		if res := skipped(t, p, least); res.Held == nil || res.Held.Left < 55*time.Minute || res.Held.Holder.PID != c.PID() {
 			t.Errorf("AtLeast has not passed: %+v", res)
 		}
-		s.later(t, "stuck", time.Hour)
+		s.later(t, name, time.Hour)
 		once := job
 		once.RetryFailed = false
 		if res := skipped(t, p, once); !res.NotDue {
@@ -172,7 +187,7 @@ func TestKilled(t *testing.T) {
 		}
 		ran(t, p, job, joblock.OK, nothing) // but with RetryFailed
 		var marked string
-		if err := db.QueryRow(t.Context(), "SELECT outcome FROM "+db.Table("job_runs")+" WHERE pid = "+fmt.Sprint(c.PID())).Scan(&marked); err != nil || marked != "abandoned" {
+		if err := s.QueryRow(t.Context(), "SELECT outcome FROM "+s.Table("job_runs")+" WHERE pid = "+fmt.Sprint(c.PID())).Scan(&marked); err != nil || marked != "abandoned" {
 			t.Errorf("the next has not marked it: %q, %v", marked, err)
 		}
 	})

@@ -4,6 +4,15 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/sqlnative/locks/lock/locktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// withChildren has locktest.Main run inside TestMain.
+type withChildren struct{ m *testing.M }
+
+func (w withChildren) Run() int {
+	return locktest.Main(w.m, map[string]locktest.Child{"campaign": campaignChild})
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(withChildren{m}) }

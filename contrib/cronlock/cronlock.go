@@ -26,7 +26,11 @@ func (f Func) RunContext(ctx context.Context) error { return f(ctx) }
 // Wrap returns a cron.JobWrapper, which has a job run by jobs.Run. A job with a method
 // RunContext(ctx) error, as a [Func], gets the ctx that ends with ctx, when AtMost has
 // passed, and when the lock is lost, and its error is the run's; of any other, only a
-// panic counts as failed. told, if not nil, is told what became of each fire.
+// panic counts as failed, which goes on: [cron.Recover] belongs before Wrap in a chain.
+// told, if not nil, is told what became of each fire.
+//
+// Give the job Every, or AtLeast: with neither, one that takes less time than the machines'
+// clocks differ by runs on each of them.
 func Wrap(ctx context.Context, jobs *joblock.Jobs, job joblock.Job, told func(joblock.Result, error)) cron.JobWrapper {
 	return func(inner cron.Job) cron.Job {
 		return cron.FuncJob(func() {
