@@ -65,7 +65,8 @@ func (a *app) lsCommand() *cobra.Command {
 		Long: `ls lists the locks of the lock table that are held, with their holders, and those
 who wait for one, if they show themselves: who stands in a queue does, and "sqllock
 run --wait" after a second. The lock of the job NAME is called job:NAME. LEFT is what
-is left of the holder's lease, or until its --at-least has passed.
+is left of the holder's lease, or until its --at-least has passed. Advisory locks
+(--strategy advisory) are the server's, and not listed.
 
 With --watch it goes on until Ctrl-C. If the database cannot be read meanwhile it says
 so, and tries again.`,

@@ -390,12 +390,3 @@ func TestMigrate(t *testing.T) {
 		start(t, db.DSN, "run", "x", "--wait", "60s", "--", "echo", "ran").sees("ran")
 	})
 }
-
-func TestNetworkFileSystem(t *testing.T) {
-	if name := networkFileSystem(t.TempDir()); name != "" {
-		t.Skipf("the temporary folder is on %s", name)
-	}
-	if networkFileSystem("/no/such/folder") != "" {
-		t.Error("a folder that is not there is on a network")
-	}
-}

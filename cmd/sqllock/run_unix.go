@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sqlnative/locks/advisory"
+	"github.com/sqlnative/locks/internal/cli"
 	"github.com/sqlnative/locks/internal/guardian"
 	"github.com/sqlnative/locks/joblock"
 	"github.com/sqlnative/locks/lock"
@@ -99,7 +99,7 @@ func (a *app) underLock(ctx context.Context, o *runOptions) (code int, err error
 		r.result.Message = a.out.Clean(err.Error())
 	}
 	if a.out.JSON {
-		line, jsonErr := json.Marshal(r.result)
+		line, jsonErr := cli.JSONLine(r.result)
 		if jsonErr != nil {
 			return exitInternal, jsonErr
 		}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -110,5 +111,18 @@ func TestInterruptsClosed(t *testing.T) {
 	i.Close()
 	if i.Soft().Err() == nil || i.Hard().Err() == nil || i.Stopped() || i.Aborted() {
 		t.Errorf("after Close: %v", context.Cause(i.Soft()))
+	}
+}
+
+// A line of JSON means what it was made of, and a terminal obeys nothing in it.
+func TestJSONLine(t *testing.T) {
+	const label = "a\x1b[2J\u0085\u202eb<c>"
+	line, err := JSONLine(map[string]string{"label": label})
+	var back map[string]string
+	if err != nil || json.Unmarshal([]byte(line), &back) != nil || back["label"] != label {
+		t.Errorf("%q, %v", line, err)
+	}
+	if strings.ContainsAny(line, "\x1b\u0085\u202e\n") {
+		t.Errorf("a terminal obeys %q", line)
 	}
 }

@@ -63,6 +63,12 @@ func (o *Output) Result(v any, text func(w io.Writer) error) error {
 	return nil
 }
 
+// JSONLine is v as one line of JSON, in which nothing is left that a terminal obeys.
+func JSONLine(v any) (string, error) {
+	line, err := json.Marshal(v)
+	return jsonVisible(string(line)), err
+}
+
 // Linef writes one line of a result for people, [Visible].
 func Linef(w io.Writer, format string, args ...any) error {
 	_, err := io.WriteString(w, Visible(fmt.Sprintf(format, args...))+"\n")
