@@ -67,6 +67,15 @@ func TestProcess(t *testing.T) {
 	if q.PID() == p.PID() || q.PID() == os.Getpid() {
 		t.Error("it is no process of its own")
 	}
+	if parentPipe > 0 {
+		orphan := Start(t, "echo")
+		orphan.Expect("args")
+		_ = orphan.alive.Close() // as when this process dies
+		<-orphan.done
+		if orphan.cmd.ProcessState.ExitCode() != 1 {
+			t.Errorf("a child whose parent has gone ended with %v", orphan.err)
+		}
+	}
 	unknown := Start(t, "nobody")
 	<-unknown.done
 	if unknown.cmd.ProcessState.ExitCode() != 2 {

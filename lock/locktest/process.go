@@ -37,8 +37,20 @@ func Main(m interface{ Run() int }, children map[string]Child) int {
 		fmt.Fprintf(os.Stderr, "locktest: there is no child %s\n", call)
 		os.Exit(2)
 	}
+	go endWithParent()
 	os.Exit(children[words[0]](words[1:]))
 	return 2
+}
+
+// endWithParent ends a child whose parent has died, and with it the pipe between them: a
+// test binary that was killed, or has panicked, cleans nothing up.
+func endWithParent() {
+	if parentPipe == 0 {
+		return
+	}
+	_, _ = io.Copy(io.Discard, os.NewFile(parentPipe, "parent"))
+	fmt.Fprintln(os.Stderr, "locktest: the parent has gone")
+	os.Exit(1)
 }
 
 // Process is a child that runs.
@@ -46,6 +58,7 @@ type Process struct {
 	t     testing.TB
 	cmd   *exec.Cmd
 	in    io.WriteCloser
+	alive io.Closer   // the parent's end of the pipe that tells the child that it lives
 	lines chan string // closed when it has closed stdout
 	done  chan struct{}
 	err   error
@@ -74,7 +87,11 @@ func Start(t testing.TB, child string, args ...string) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Start(); err != nil {
+	begin := p.cmd.Start
+	if parentPipe > 0 {
+		begin = p.startTied
+	}
+	if err := begin(); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
@@ -92,6 +109,19 @@ func Start(t testing.TB, child string, args ...string) *Process {
 		}
 	})
 	return p
+}
+
+// startTied starts it with a pipe that ends with this process.
+func (p *Process) startTied() error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }()
+	p.cmd.ExtraFiles = []*os.File{r} // parentPipe
+	p.alive = w
+	p.t.Cleanup(func() { _ = w.Close() })
+	return p.cmd.Start()
 }
 
 // PID is its process id.

@@ -71,7 +71,8 @@ const MaxClaim = 255
 // the first TakeOnce of a Stock looks for, on a connection of its own: there claims
 // queue, so that a refusal of one makes no deadlock of those who wait for it. Of 256
 // claims of one stock table, whatever their ids, about one has the queue of another,
-// and then waits for its transaction: keep transactions that claim short there.
+// and then waits for its transaction: keep transactions that claim short there. A
+// [Combined] waits for no claim of another row.
 func (s *Stock) TakeOnce(ctx context.Context, h sqldb.Handle, id any, n int64, claimed string) (Receipt, error) {
 	id, err := s.check("TakeOnce", h, id, n)
 	if err != nil {
