@@ -56,6 +56,7 @@ func TestRace(t *testing.T) {
 		t.Run(processes, func(t *testing.T) {
 			for _, kind := range sqldb.Kinds() {
 				t.Run(kind.String(), func(t *testing.T) {
+					t.Parallel() // the holders wait more than they work
 					code, stdout, stderr := redpacket(t, "-json", "-users", "120", "-gifts", "20", "-goroutines", "4", "-processes", processes, "-dsn", dbtest.Fresh(t, kind))
 					if code != 0 {
 						t.Fatalf("exit code %d: %s", code, stderr)
@@ -87,6 +88,7 @@ func TestStall(t *testing.T) {
 		t.Run(processes, func(t *testing.T) {
 			for _, kind := range sqldb.Kinds() {
 				t.Run(kind.String(), func(t *testing.T) {
+					t.Parallel() // the holders wait more than they work
 					code, stdout, stderr := redpacket(t, "-json", "-stall", "-strategy", "lock-table,lock-table+guard",
 						"-users", "120", "-gifts", "20", "-goroutines", "4", "-processes", processes, "-dsn", dbtest.Fresh(t, kind))
 					if code != 0 || !strings.Contains(stderr, "lock-table is unprotected against stalls: ") || strings.Contains(stderr, "+guard is") {
@@ -109,6 +111,7 @@ func TestStall(t *testing.T) {
 func TestStallAdvisory(t *testing.T) {
 	for _, kind := range sqldb.Kinds() {
 		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
 			code, stdout, stderr := redpacket(t, "-json", "-stall", "-strategy", "advisory",
 				"-users", "120", "-gifts", "20", "-goroutines", "4", "-dsn", dbtest.Fresh(t, kind))
 			if kind == sqldb.SQLite {
