@@ -279,19 +279,23 @@ func (c *Combined) nominate(l *line) {
 // yieldTime bounds for how long whoever sends a batch lets others run first.
 const yieldTime = 200 * time.Microsecond
 
-// yield lets those run who have just got their answers, and most likely come again: as
-// long as that makes the batch longer. Without it the first to wake up would send a
+// yield lets those run who have just got their answers, and most likely come again: until
+// that has not made the batch longer twice. Without it the first to wake up would send a
 // batch of the few that were faster, and the others would wait for its commit.
 func (c *Combined) yield(l *line) {
 	begun := time.Now()
-	for before := 0; ; {
+	for before, still := 0, 0; still < 2; {
 		c.mu.Lock()
 		size := l.size
 		c.mu.Unlock()
-		if size <= before || size >= c.o.batch || time.Since(begun) > yieldTime {
+		switch {
+		case size == 0, size >= c.o.batch, time.Since(begun) > yieldTime:
 			return
+		case size == before:
+			still++
+		default:
+			before, still = size, 0
 		}
-		before = size
 		runtime.Gosched()
 	}
 }
