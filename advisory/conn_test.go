@@ -164,7 +164,8 @@ func TestConnectionWithALockIsClosed(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		w := &intruder{}
-		l := locker(t, db.Wrap(w.wrap))
+		// No ping comes meanwhile, however slow the machine is: two would be on one connection.
+		l := locker(t, db.Wrap(w.wrap), lock.TTL(time.Hour))
 		got := must(t, l, "known")
 		id := sessionOf(t, db, "known")
 		statement := "DO GET_LOCK('advc_unknown', 0)"

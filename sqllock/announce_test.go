@@ -138,6 +138,7 @@ func TestShowFails(t *testing.T) {
 	}
 	t.Run("missing", func(t *testing.T) {
 		dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+			t.Parallel()
 			l := table(t, db)
 			db.MustExec(t, "DROP TABLE "+db.Table("tickets"))
 			waitFor(t, db, db.DB)
@@ -151,6 +152,7 @@ func TestShowFails(t *testing.T) {
 	})
 	t.Run("denied", func(t *testing.T) {
 		dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+			t.Parallel()
 			table(t, db)
 			waitFor(t, db, without(t, db, "tickets"))
 		})
@@ -188,6 +190,7 @@ func without(t *testing.T, db *dbtest.DB, base string) *sqldb.DB {
 // waiting, also where the pool has one connection.
 func TestShowHangs(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		other := table(t, db)
 		for _, conns := range []int{1, 4} {
 			k := must(t, other, "job")
@@ -248,6 +251,7 @@ func TestShowHangs(t *testing.T) {
 // longer than it does anyway.
 func TestShowLineIsCut(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		other := table(t, db)
 		k := must(t, other, "job")
 		for _, state := range []dbtest.LineState{dbtest.Gone, dbtest.Paused} {
