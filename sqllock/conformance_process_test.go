@@ -31,7 +31,7 @@ func (w withChildren) Run() int {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given && runtime.GOMAXPROCS(0) < 4 {
-		_ = flag.Set("test.parallel", "6") // the cases of the suite wait more than they work
+		_ = flag.Set("test.parallel", "4") // the cases of the suite wait more than they work
 	}
 	return locktest.Main(w.m, map[string]locktest.Child{"hold": hold, "wait": waitChild})
 }

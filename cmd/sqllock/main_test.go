@@ -3,10 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"io"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -29,10 +27,6 @@ func TestMain(m *testing.M) {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	os.Unsetenv(envDSN)
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue && runtime.GOMAXPROCS(0) < 4 {
-		_ = flag.Set("test.parallel", "4") // they wait for processes more than they work
-	}
 	os.Exit(m.Run())
 }
 

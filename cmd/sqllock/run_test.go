@@ -267,7 +267,7 @@ func TestAtMost(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		migrated(t, db)
-		p := start(t, db.DSN, "run", "job", "--at-most", "100ms", "--", "sh", "-c", `trap 'echo term; read x; exit 4' TERM; while :; do sleep 0.02; done`)
+		p := start(t, db.DSN, "run", "job", "--at-most", "1s", "--", "sh", "-c", `trap 'echo term; read x; exit 4' TERM; while :; do sleep 0.02; done`)
 		p.sees("term")
 		start(t, db.DSN, "run", "job", "--", "true").ends(exitNotHad)
 		fmt.Fprintln(p.stdin)
