@@ -394,6 +394,9 @@ func (a *attempt) decideFound() {
 
 // findClaims answers those of ms whose claims are there.
 func (f *flight) findClaims(ctx context.Context, ms []*member) error {
+	if len(ms) == 0 {
+		return nil
+	}
 	s := f.c.s
 	row, err := s.lookClaim(ctx, f.c.db, s.claims.look, &claim{id: f.id})
 	if err != nil {
