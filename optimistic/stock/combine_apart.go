@@ -68,9 +68,8 @@ func (f *flight) serveHalf(ctx context.Context, ms []*member) {
 
 // serveOne serves m by the statement of a Stock.
 func (f *flight) serveOne(ctx context.Context, m *member) {
-	own := *m
-	own.ctx = ctx
-	left, err := f.c.single(&own)
+	own := m.asks(ctx)
+	left, err := f.c.single(own)
 	m.decided = true
 	if err != nil && ctx.Err() != nil && !sqldb.Uncertain(err) {
 		m.alone = true // it was the batch whose time was over

@@ -25,8 +25,8 @@ func (c *Combined) singleClaim(m *member) (r Receipt, err error) {
 	if !errors.Is(err, errGateTaken) {
 		return r, err
 	}
-	own := *m
-	f := &flight{c: c, l: &line{}, id: m.id, kind: claiming, batch: []*member{&own}}
+	own := m.asks(m.ctx)
+	f := &flight{c: c, l: &line{}, id: m.id, kind: claiming, batch: []*member{own}}
 	err = f.takeClaims(m.ctx, f.batch)
 	switch {
 	case own.decided:
@@ -394,9 +394,6 @@ func (a *attempt) decideFound() {
 
 // findClaims answers those of ms whose claims are there.
 func (f *flight) findClaims(ctx context.Context, ms []*member) error {
-	if len(ms) == 0 {
-		return nil
-	}
 	s := f.c.s
 	row, err := s.lookClaim(ctx, f.c.db, s.claims.look, &claim{id: f.id})
 	if err != nil {

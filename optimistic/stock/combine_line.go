@@ -56,6 +56,12 @@ type member struct {
 	place   int     // among the claims of an attempt, sorted
 }
 
+// asks is another member that wants the same, of whom nothing has become yet: m may have
+// been in a batch that failed.
+func (m *member) asks(ctx context.Context) *member {
+	return &member{ctx: ctx, kind: m.kind, id: m.id, n: m.n, claim: m.claim}
+}
+
 func (c *Combined) member(ctx context.Context, kind int, id any, n int64) *member {
 	m, ok := c.members.Get().(*member)
 	if !ok {

@@ -96,6 +96,60 @@ func TestCombineLockOrder(t *testing.T) {
 	})
 }
 
+// sameGate returns claims of 10002 that have the gate of a claim of 10001.
+func sameGate(n int, of string) (claims []string) {
+	for i := 0; len(claims) < n; i++ {
+		if stock.Gate("10002", fmt.Sprint(i)) == stock.Gate("10001", of) {
+			claims = append(claims, fmt.Sprint(i))
+		}
+	}
+	return claims
+}
+
+// The interleaving: a batch gets no connection, its members try it alone, and their gate
+// is taken. What became of the batch says nothing of what becomes of them then.
+func TestCombineGatesAfterABatch(t *testing.T) {
+	dbtest.On(t, []sqldb.Kind{sqldb.MySQL, sqldb.MariaDB}, func(t *testing.T, db *dbtest.DB) {
+		s := claimed(t, db, "9")
+		db.MustExec(t, "INSERT INTO t_bonus (id, left_count) VALUES (10002, 9)")
+		breaking, b := breakableDB(db.DB)
+		handle, g := newGate(breaking)
+		alone := 0
+		c := combine(t, s, handle, stock.TraceCombine(&stock.CombineTrace{Batch: func(b stock.Batch) { alone += b.Alone }}))
+		if _, err := c.TakeOnce(t.Context(), 10001, 1, "first"); err != nil {
+			t.Fatal(err) // which makes the gates
+		}
+		tx := begin(t, db, "read committed")
+		if _, err := s.TakeOnce(t.Context(), tx.tx, 10001, 1, "held"); err != nil {
+			t.Fatal(err)
+		}
+		var asks []*ask
+		for _, claim := range sameGate(4, "held") {
+			asks = append(asks, &ask{op: "once", n: 1, claim: claim})
+		}
+		tooMuch := asks[3]
+		tooMuch.n = 99
+		b.arm(0, false, io.ErrUnexpectedEOF)
+		together(t, c, g, 10002, asks)
+		for _, a := range asks[:3] {
+			if a.err != nil || !a.receipt.Fresh || a.receipt.Claim != a.claim || a.receipt.N != 1 {
+				t.Errorf("claim %q: %+v, %v", a.claim, a.receipt, a.err)
+			}
+		}
+		if !errors.Is(tooMuch.err, stock.ErrSoldOut) {
+			t.Errorf("99 of 10: %+v, %v", tooMuch.receipt, tooMuch.err)
+		}
+		var left, claims int
+		err := db.QueryRow(t.Context(), "SELECT left_count, (SELECT COUNT(*) FROM "+db.Table("claims")+" WHERE id = '10002') FROM t_bonus WHERE id = 10002").Scan(&left, &claims)
+		if err != nil || left != 7 || claims != 3 || alone != 4 { // one was put by together
+			t.Errorf("%d left, %d claims, %d tried alone, %v", left, claims, alone, err)
+		}
+		if err := tx.commit(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // A claim of another row that has the same gate is under way, in a transaction that goes
 // on: it does not hold up one that goes alone through a Combined. The same claim does.
 func TestCombineGates(t *testing.T) {
@@ -105,12 +159,7 @@ func TestCombineGates(t *testing.T) {
 		if _, err := s.TakeOnce(t.Context(), db.DB, 10001, 1, "first"); err != nil {
 			t.Fatal(err) // which makes the gates
 		}
-		var same []string // claims of 10002 that have its gate
-		for i := 0; len(same) < 2; i++ {
-			if stock.Gate("10002", fmt.Sprint(i)) == stock.Gate("10001", "held") {
-				same = append(same, fmt.Sprint(i))
-			}
-		}
+		same := sameGate(2, "held")
 		tx := begin(t, db, "read committed")
 		if _, err := s.TakeOnce(t.Context(), tx.tx, 10001, 1, "held"); err != nil {
 			t.Fatal(err)
