@@ -2,7 +2,6 @@ package advisory_test
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -66,10 +65,6 @@ func subject(t testing.TB, db *dbtest.DB) locktest.Subject {
 func roomy(t testing.TB, db *dbtest.DB) *dbtest.DB {
 	t.Helper()
 	if db.Pool != nil {
-		if strings.Contains(t.Name(), "stdlib") {
-			db.SQL.SetMaxOpenConns(60)
-			return db
-		}
 		other := *db
 		other.DB = poolOf(t, db, 60)
 		return &other

@@ -184,7 +184,7 @@ var epoch = time.Now()
 func (s *conn) open() error {
 	s.turn.Lock()
 	defer s.turn.Unlock()
-	s.begin(openBound)
+	sent := s.begin(openBound)
 	defer s.ended()
 	got, err := s.l.sql.setUp(s.ctx, s.conn, s.lease, mark())
 	if err != nil {
@@ -193,7 +193,7 @@ func (s *conn) open() error {
 	if got.refuse != "" && !s.l.config.unchecked {
 		return refused(got.refuse)
 	}
-	s.setup = got
+	s.setup, s.pinged = got, sent
 	s.l.mu.Lock()
 	s.ready = true
 	s.l.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,21 +22,14 @@ import (
 func flavours(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	t.Helper()
 	dbtest.Servers(t, f)
-	t.Run("postgres-stdlib", func(t *testing.T) {
-		db := dbtest.New(t, sqldb.Postgres)
-		var err error
-		if db.DB, err = pgdb.SQL(t.Context(), db.SQL); err != nil {
-			t.Fatal(err)
-		}
-		f(t, db)
-	})
+	dbtest.Stdlib(t, f)
 }
 
 // poolOf is a handle with a pool of n connections, of the flavour of db.
 func poolOf(t testing.TB, db *dbtest.DB, n int) *sqldb.DB {
 	t.Helper()
 	ctx := context.Background()
-	if db.Pool != nil && !strings.Contains(t.Name(), "stdlib") {
+	if db.Pool != nil {
 		cfg, err := pgxpool.ParseConfig(db.DSN)
 		if err != nil {
 			t.Fatal(err)

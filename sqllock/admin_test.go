@@ -14,6 +14,7 @@ import (
 
 func TestForceRelease(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		var stats lock.Stats
 		a, b := table(t, db, lock.TTL(900*time.Millisecond), lock.WithTrace(stats.Trace())), locker(t, db.Another(t).DB)
 		k := must(t, a, "job")
@@ -46,7 +47,9 @@ func TestForceRelease(t *testing.T) {
 
 // What is renewed at the very moment is released all the same.
 func TestForceReleaseBesideRenewals(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		a := table(t, db, lock.TTL(lock.MinTTL))
 		for range 20 {
 			k := must(t, a, "job")
@@ -62,6 +65,7 @@ func TestForceReleaseBesideRenewals(t *testing.T) {
 
 func TestGC(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := table(t, db)
 		if _, err := l.GC(t.Context(), time.Second); !errors.Is(err, lock.ErrInvalid) {
 			t.Error(err)
@@ -92,6 +96,7 @@ func TestGC(t *testing.T) {
 
 func TestList(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := table(t, db)
 		if all, err := l.List(t.Context()); err != nil || len(all) != 0 {
 			t.Errorf("%+v, %v", all, err)

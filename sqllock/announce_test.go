@@ -76,6 +76,7 @@ func TestShowCounts(t *testing.T) {
 
 // All who wait at one Locker are shown by one statement for each interval.
 func TestShowManyByOneStatement(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		const n = 60
 		const ttl = 1500 * time.Millisecond
@@ -189,6 +190,7 @@ func without(t *testing.T, db *dbtest.DB, base string) *sqldb.DB {
 // A table of tickets that does not answer, since somebody has locked it, keeps nobody
 // waiting, also where the pool has one connection.
 func TestShowHangs(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		other := table(t, db)
@@ -250,6 +252,7 @@ func TestShowHangs(t *testing.T) {
 // A database that is gone, or does not answer, keeps neither the waiting nor Close for
 // longer than it does anyway.
 func TestShowLineIsCut(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		other := table(t, db)
@@ -280,6 +283,7 @@ func TestShowLineIsCut(t *testing.T) {
 
 // With a pool of one connection, those who wait and what shows them share it.
 func TestShowPoolOfOne(t *testing.T) {
+	t.Parallel()
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
 		other := table(t, db)
 		k := must(t, other, "job")
@@ -305,6 +309,7 @@ func TestShowPoolOfOne(t *testing.T) {
 
 // Waits of all lengths, at several Lockers, that end in all ways: no row stays.
 func TestShowRaces(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		table(t, db)
 		var wg sync.WaitGroup

@@ -120,7 +120,9 @@ func (t breakingTx) Commit(ctx context.Context) error {
 // another try, whether or not the statement was carried out; a database that stays
 // away is told.
 func TestConnectionsBreak(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		table(t, db)
 		for _, after := range []bool{false, true} {
 			for _, opt := range []lock.Option{lock.Try(), lock.Wait(20 * time.Second)} {
@@ -151,6 +153,7 @@ func TestConnectionsBreak(t *testing.T) {
 // A release that meets connections that have died in the pool takes another.
 func TestReleaseOnDeadConnections(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		other := table(t, db)
 		var left atomic.Int64
 		l := locker(t, db.Wrap(func(d sqldb.Driver) sqldb.Driver { return breaking{d, &left, false} }))
@@ -169,7 +172,9 @@ func TestReleaseOnDeadConnections(t *testing.T) {
 // is asked for, and granted; a server that was paused carries out the first. So the
 // long one is not trusted for longer than the short one, though the row says more.
 func TestExtendWithoutAnswer(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		other := table(t, db)
 		var left atomic.Int64
 		l := locker(t, db.Wrap(func(d sqldb.Driver) sqldb.Driver { return breaking{d, &left, false} }))

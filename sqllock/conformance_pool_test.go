@@ -22,7 +22,9 @@ import (
 
 // Pools of one connection: the Locker keeps none for itself.
 func TestConformancePoolOfOne(t *testing.T) {
+	t.Parallel()
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := subject(t, db)
 		s.Only = []string{"Exclusion/Counter", "Waiting/CancelledAtRandom", "Waiting/Expiry", "Lease/Renewed", "Lease/Stolen", "Close"}
 		s.Faults, s.Statements = nil, nil
@@ -42,7 +44,7 @@ func TestConformancePoolOfOne(t *testing.T) {
 func poolOf(t testing.TB, db *dbtest.DB, n int) *sqldb.DB {
 	t.Helper()
 	ctx := context.Background()
-	if db.Pool != nil && !strings.Contains(t.Name(), "stdlib") {
+	if db.Pool != nil {
 		cfg, err := pgxpool.ParseConfig(db.DSN)
 		if err != nil {
 			t.Fatal(err)
@@ -83,6 +85,7 @@ func poolOf(t testing.TB, db *dbtest.DB, n int) *sqldb.DB {
 // cannot work: it ends with its ctx, and the error says why.
 func TestPoolOfOneInsideATransaction(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		if err := migrations.Up(t.Context(), db.DB); err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +117,9 @@ func TestPoolOfOneInsideATransaction(t *testing.T) {
 
 // A pool without a free connection loses no lock: the Locker has one of its own.
 func TestPoolIsExhausted(t *testing.T) {
+	t.Parallel()
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		other := table(t, db)
 		const conns, ttl = 4, time.Second
 		pool := poolOf(t, db, conns)

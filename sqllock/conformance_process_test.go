@@ -5,10 +5,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -27,12 +25,7 @@ import (
 type withChildren struct{ m *testing.M }
 
 func (w withChildren) Run() int {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given && runtime.GOMAXPROCS(0) < 4 {
-		_ = flag.Set("test.parallel", "4") // the cases of the suite wait more than they work
-	}
+	dbtest.Parallel(8)
 	return locktest.Main(w.m, map[string]locktest.Child{"hold": hold, "wait": waitChild})
 }
 
@@ -126,7 +119,9 @@ func written(t *testing.T, db *dbtest.DB) (plain, guarded int) {
 
 // A holder that is killed keeps its lock from others for no longer than its TTL.
 func TestHolderIsKilled(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		child, locker := account(t, db)
 		token := child.Expect("held")
 		child.Send("guarded")
@@ -153,7 +148,9 @@ func TestHolderIsKilled(t *testing.T) {
 // A holder that is stopped beyond its TTL, and does not know that: its guarded write
 // is refused. The control: its unguarded write is not.
 func TestHolderIsStopped(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		child, locker := account(t, db)
 		child.Expect("held")
 		for _, write := range []string{"check", "guarded", "plain"} {

@@ -130,7 +130,9 @@ func through(t testing.TB, db *dbtest.DB) (*dbtest.DB, *proxy) {
 
 // A holder that is cut off without a packet.
 func TestConformanceCutOff(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		s := subject(t, db)
 		var mu sync.Mutex
 		proxies := map[lock.Locker]*proxy{}

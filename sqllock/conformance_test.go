@@ -83,10 +83,7 @@ func begin(t testing.TB, db *dbtest.DB) (*sqldb.Tx, func() error, func() error) 
 		if err != nil {
 			t.Fatal(err)
 		}
-		if its := db.Tx(tx); its.Err() == nil {
-			return its, func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) }
-		}
-		_ = tx.Rollback(ctx) // the handle is made of the *sql.DB
+		return db.Tx(tx), func() error { return tx.Commit(ctx) }, func() error { return tx.Rollback(ctx) }
 	}
 	tx, err := db.SQL.BeginTx(ctx, nil)
 	if err != nil {
@@ -96,12 +93,17 @@ func begin(t testing.TB, db *dbtest.DB) (*sqldb.Tx, func() error, func() error) 
 }
 
 func TestConformance(t *testing.T) {
-	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) { locktest.Run(t, subject(t, db)) })
+	t.Parallel()
+	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		locktest.Run(t, subject(t, db))
+	})
 }
 
 // A server, or a user, whose transactions are of another isolation level unless
 // they say something else.
 func TestConformanceIsolation(t *testing.T) {
+	t.Parallel()
 	for _, level := range []string{"REPEATABLE READ", "SERIALIZABLE"} {
 		t.Run(strings.ReplaceAll(level, " ", ""), func(t *testing.T) {
 			kinds := []sqldb.Kind{sqldb.Postgres, sqldb.MySQL, sqldb.MariaDB}
@@ -109,6 +111,7 @@ func TestConformanceIsolation(t *testing.T) {
 				kinds = kinds[:1] // it is the default of the others
 			}
 			dbtest.On(t, kinds, func(t *testing.T, db *dbtest.DB) {
+				t.Parallel()
 				settings := map[sqldb.Kind]string{sqldb.Postgres: "default_transaction_isolation", sqldb.MySQL: "transaction_isolation", sqldb.MariaDB: "tx_isolation"}
 				value := level
 				if db.Kind().InnoDB() {
@@ -159,6 +162,7 @@ func with(t testing.TB, db *dbtest.DB, name, value string) *dbtest.DB {
 // wait. (One that does not from the beginning is refused by the handle's New.)
 func TestReadOnly(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		if err := migrations.Up(t.Context(), db.DB); err != nil {
 			t.Fatal(err)
 		}

@@ -33,6 +33,7 @@ func blocked(t testing.TB, db *dbtest.DB, query string, args ...any) bool {
 // that is used here does not, and does not change a row that is locked.
 func TestFactSkipLocked(t *testing.T) {
 	dbtest.On(t, innodb, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		db.MustExec(t, "CREATE TABLE f (name VARBINARY(20), slot INT, n INT, PRIMARY KEY (name, slot))", "INSERT INTO f VALUES ('a', 0, 1), ('b', 0, 1)")
 		raw, _ := openTx(t, db, 0)
 		if _, err := raw.Exec("SELECT * FROM f WHERE name = 'a' LOCK IN SHARE MODE"); err != nil {
@@ -50,6 +51,7 @@ func TestFactSkipLocked(t *testing.T) {
 		}
 	})
 	dbtest.On(t, []sqldb.Kind{sqldb.Postgres}, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		db.MustExec(t, "CREATE TABLE f (name text PRIMARY KEY, n int)", "INSERT INTO f VALUES ('a', 1)")
 		raw, _ := openTx(t, db, 0)
 		if _, err := raw.Exec("SELECT * FROM f FOR KEY SHARE"); err != nil {
@@ -68,6 +70,7 @@ func TestFactSkipLocked(t *testing.T) {
 // LAST_INSERT_ID(expr) comes with the OK packet, also of the join.
 func TestFactLastInsertID(t *testing.T) {
 	dbtest.On(t, innodb, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		db.MustExec(t, "CREATE TABLE f (name INT PRIMARY KEY, token BIGINT)", "INSERT INTO f VALUES (1, 41)")
 		res, err := db.Exec(t.Context(), "UPDATE (SELECT name FROM f WHERE name = 1 LIMIT 1 FOR UPDATE SKIP LOCKED) d STRAIGHT_JOIN f l ON l.name = d.name SET l.token = LAST_INSERT_ID(GREATEST(l.token + 1, 7))")
 		if err != nil || res.LastInsertID != 42 {
@@ -79,6 +82,7 @@ func TestFactLastInsertID(t *testing.T) {
 // SET assigns from left to right on MySQL and MariaDB, from the old values elsewhere.
 func TestFactAssignment(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		db.MustExec(t, "CREATE TABLE f (a INT, b INT)", "INSERT INTO f VALUES (1, 0)", "UPDATE f SET a = a + 1, b = a")
 		var b int
 		if err := db.QueryRow(t.Context(), "SELECT b FROM f").Scan(&b); err != nil || (b == 2) != db.Kind().InnoDB() {
@@ -91,6 +95,7 @@ func TestFactAssignment(t *testing.T) {
 // reads the row without a lock never waits.
 func TestFactPlainReadNeverWaits(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := table(t, db)
 		k := must(t, l, "job", lock.NoRenew())
 		raw, _ := openTx(t, db, 0)
@@ -107,6 +112,7 @@ func TestFactPlainReadNeverWaits(t *testing.T) {
 // and locks no others.
 func TestRenewalUsesPrimaryKey(t *testing.T) {
 	dbtest.On(t, innodb, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := table(t, db)
 		for _, size := range []int{0, 3000} {
 			if size > 0 {
@@ -171,6 +177,7 @@ func TestRenewalUsesPrimaryKey(t *testing.T) {
 // all the same, and a release never is.
 func TestDurability(t *testing.T) {
 	dbtest.On(t, []sqldb.Kind{sqldb.Postgres}, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		table(t, db)
 		db.MustExec(t, "CREATE TABLE said (n serial, setting text)",
 			"CREATE FUNCTION say() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO said (setting) VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$",

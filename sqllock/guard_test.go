@@ -20,7 +20,9 @@ func short() []lock.Option { return []lock.Option{lock.NoRenew(), lock.TTL(time.
 // A guard pins the row until its transaction ends: nobody takes the lock over, not
 // even after its lease has passed.
 func TestGuardPins(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		for _, replicated := range []bool{false, true} {
 			if replicated && !db.Kind().InnoDB() {
 				continue
@@ -70,7 +72,9 @@ func TestGuardPins(t *testing.T) {
 
 // What goes on beside a guard, while its transaction stays open.
 func TestNobodyWaitsForGuard(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		const ttl = time.Second
 		var stats lock.Stats
 		a, b := table(t, db, lock.TTL(ttl), lock.WithTrace(stats.Trace())), locker(t, db.Another(t).DB)
@@ -130,7 +134,9 @@ func TestNobodyWaitsForGuard(t *testing.T) {
 // A guarded transaction that is shorter than the lease costs MySQL and MariaDB
 // nothing: what was skipped is renewed soon after.
 func TestRenewedAfterGuard(t *testing.T) {
+	t.Parallel()
 	dbtest.On(t, innodb, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		const ttl = 1500 * time.Millisecond
 		var stats lock.Stats
 		a := table(t, db, lock.TTL(ttl), lock.WithTrace(stats.Trace()))
@@ -154,6 +160,7 @@ func TestRenewedAfterGuard(t *testing.T) {
 
 func TestGuardLost(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		a, b := table(t, db), locker(t, db.Another(t).DB)
 		guard := func(k *lock.Lock) error {
 			return inTx(t, db, func(tx *sqldb.Tx) error { return k.Guard(t.Context(), tx) })
@@ -202,6 +209,7 @@ func TestGuardLost(t *testing.T) {
 // A pool is no transaction, and pgx's nested ones are savepoints.
 func TestGuardRefuses(t *testing.T) {
 	dbtest.On(t, []sqldb.Kind{sqldb.Postgres}, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		k := must(t, table(t, db), "job")
 		if err := k.Guard(t.Context(), db.Tx(db.Pool)); !errors.Is(err, lock.ErrInvalid) {
 			t.Errorf("a pool: %v", err)
@@ -245,6 +253,7 @@ func TestGuardRefuses(t *testing.T) {
 // guard, and then a guard succeeds on a lock that is another's.
 func TestPlainTakeOverPassesGuard(t *testing.T) {
 	dbtest.On(t, []sqldb.Kind{sqldb.Postgres}, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		a := table(t, db)
 		k := must(t, a, "job", short()...)
 		raw, tx := openTx(t, db, 0)

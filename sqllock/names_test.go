@@ -26,12 +26,14 @@ var nasty = []string{
 // Unequal bytes are unequal locks: all of them can be held at once, are renewed by
 // the statement that carries them all, found by List, and released each by itself.
 func TestNames(t *testing.T) {
+	t.Parallel()
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		var stats lock.Stats
 		l := table(t, db, lock.TTL(time.Minute))
 		other := locker(t, db.Another(t).DB)
 		held := map[string]*lock.Lock{}
-		quick := locker(t, db.DB, lock.TTL(1500*time.Millisecond), lock.WithTrace(stats.Trace()))
+		quick := locker(t, db.DB, lock.TTL(5*time.Second), lock.WithTrace(stats.Trace()))
 		for _, name := range nasty {
 			if held[name] != nil {
 				t.Fatalf("%q is there twice", name)
@@ -81,6 +83,7 @@ func TestNames(t *testing.T) {
 // What is no name is refused before any SQL.
 func TestInvalidNames(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		table(t, db)
 		counting, c := dbtest.Count(db.DB)
 		l := locker(t, counting)
@@ -108,6 +111,7 @@ func TestInvalidNames(t *testing.T) {
 // The longest label that is allowed fits its column, whatever it is made of.
 func TestLongLabels(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := table(t, db)
 		for _, label := range []string{strings.Repeat("\x01", 200), strings.Repeat("<", 200), strings.Repeat("😀", 50), strings.Repeat("\"", 200)} {
 			k := must(t, l, "job", lock.Label(label))

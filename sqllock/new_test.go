@@ -16,6 +16,7 @@ import (
 
 func TestNewWithoutTables(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		says := func(what string) {
 			t.Helper()
 			l, err := sqllock.New(t.Context(), db.DB)
@@ -35,6 +36,7 @@ func TestNewWithoutTables(t *testing.T) {
 // A table that is gone while the Locker lives is said the same way.
 func TestTableGone(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := table(t, db)
 		db.MustExec(t, "DROP TABLE "+db.Table("locks"))
 		if _, err := l.Acquire(t.Context(), "job"); !errors.Is(err, lock.ErrNotMigrated) {
@@ -77,6 +79,7 @@ func TestNewBadInput(t *testing.T) {
 // Nothing that was given is closed, and nothing is left out of the pool.
 func TestCloseGivesBack(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := table(t, db)
 		other := locker(t, db.Another(t).DB)
 		one, two := must(t, l, "one"), must(t, l, "two", lock.NoRenew())
@@ -116,7 +119,9 @@ func TestCloseGivesBack(t *testing.T) {
 
 // A database that does not answer keeps Close for its 5 s, whatever is held.
 func TestCloseHanging(t *testing.T) {
+	t.Parallel()
 	dbtest.On(t, []sqldb.Kind{sqldb.Postgres, sqldb.MariaDB, sqldb.SQLite}, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		if err := migrations.Up(t.Context(), db.DB); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +151,9 @@ func TestCloseHanging(t *testing.T) {
 
 // A Release is bounded as well, and what could not be released is not remembered.
 func TestReleaseHanging(t *testing.T) {
+	t.Parallel()
 	dbtest.On(t, []sqldb.Kind{sqldb.Postgres}, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		if err := migrations.Up(t.Context(), db.DB); err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +182,9 @@ func TestReleaseHanging(t *testing.T) {
 }
 
 func TestShutdown(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		const ttl = 600 * time.Millisecond
 		l := table(t, db, lock.TTL(ttl))
 		k := must(t, l, "job")
@@ -215,6 +224,7 @@ func TestShutdown(t *testing.T) {
 // Close beside everything else: nothing hangs, and nothing is left held.
 func TestCloseRaces(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		table(t, db)
 		for range 10 {
 			l := locker(t, db.DB)

@@ -12,7 +12,9 @@ import (
 )
 
 func TestNoRenew(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		a, b := table(t, db), locker(t, db.Another(t).DB)
 		k := must(t, a, "job", lock.NoRenew(), lock.TTL(400*time.Millisecond))
 		refused(t, b, "job")
@@ -54,6 +56,7 @@ func TestAtMost(t *testing.T) {
 
 func TestHoldAtLeast(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		a := table(t, db)
 		k := must(t, a, "job", lock.HoldAtLeast(time.Hour))
 		release(t, k)
@@ -76,6 +79,7 @@ func TestHoldAtLeast(t *testing.T) {
 
 func TestHeldErrorTellsHolder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		a := table(t, db)
 		k := must(t, a, "job", lock.Label("import of June"), lock.TTL(time.Minute))
 		for _, opts := range [][]lock.Option{{lock.Try()}, {lock.Wait(time.Nanosecond)}, {lock.Wait(50 * time.Millisecond)}} {
@@ -97,6 +101,7 @@ func TestHeldErrorTellsHolder(t *testing.T) {
 
 func TestReentrant(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		a, b := table(t, db), locker(t, db.Another(t).DB)
 		k := must(t, a, "job")
 		ctx := k.Context(t.Context())
@@ -120,7 +125,9 @@ func TestReentrant(t *testing.T) {
 
 // ReleaseIn frees with the commit; after a rollback the lock is left to its TTL.
 func TestReleaseIn(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		a, b := table(t, db), locker(t, db.Another(t).DB)
 		k := must(t, a, "job")
 		raw, tx := openTx(t, db, 0)
@@ -146,6 +153,7 @@ func TestReleaseIn(t *testing.T) {
 
 func TestAttach(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		a, b := table(t, db), locker(t, db.Another(t).DB)
 		k := must(t, a, "job", lock.NoRenew(), lock.TTL(time.Minute))
 		m, err := b.Attach(t.Context(), "job", k.Owner(), k.Token())
@@ -190,7 +198,9 @@ func TestAttach(t *testing.T) {
 
 // Extend beside renewals: whichever is carried out last, what is trusted is there.
 func TestExtendBesideRenewal(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		const ttl = 300 * time.Millisecond
 		a := table(t, db, lock.TTL(ttl))
 		k := must(t, a, "job")

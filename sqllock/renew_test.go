@@ -26,7 +26,9 @@ func lives(t testing.TB, k *lock.Lock, d time.Duration) {
 
 // The connection of the renewals dies: another one is taken.
 func TestRenewalConnectionDies(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		const ttl = 1500 * time.Millisecond
 		if err := migrations.Up(t.Context(), db.DB); err != nil {
 			t.Fatal(err)
@@ -71,7 +73,9 @@ func sessions(t testing.TB, db *dbtest.DB) (kill []string) {
 // A pool whose connections are all in use costs no lock, also none that was waited
 // for while the renewals had nothing to do.
 func TestRenewalWithExhaustedPool(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		const ttl = time.Second
 		table(t, db)
 		other := db.Another(t)
@@ -90,7 +94,7 @@ func TestRenewalWithExhaustedPool(t *testing.T) {
 		k := <-got
 		var conns []*sqldb.Conn
 		for { // all that are left
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			c, err := db.Conn(ctx)
 			cancel()
 			if err != nil {
@@ -114,7 +118,9 @@ func TestRenewalWithExhaustedPool(t *testing.T) {
 // Whoever waits for the first connection keeps nobody else longer than that one's
 // own ctx allows.
 func TestStartObeysEachContext(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := table(t, db)
 		var conns []*sqldb.Conn
 		for {
@@ -151,7 +157,9 @@ func TestStartObeysEachContext(t *testing.T) {
 
 // One renewal fails, or its statement gets no answer: there is time for another.
 func TestRenewalFailsOnce(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		const ttl = 1500 * time.Millisecond
 		table(t, db)
 		wrapped, gate := gated(db.DB)
@@ -181,7 +189,9 @@ func TestRenewalFailsOnce(t *testing.T) {
 // Many who try in vain have the row for a moment each, on MySQL and MariaDB: its
 // holder is renewed and can release all the same.
 func TestRenewalBesideTries(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		const ttl = time.Second
 		a, b := table(t, db, lock.TTL(ttl)), locker(t, db.Another(t).DB)
 		k := must(t, a, "job")

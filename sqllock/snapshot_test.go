@@ -20,6 +20,7 @@ import (
 // before has changed since: a guard there would protect nothing.
 func TestGuardStaleSnapshot(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		for _, c := range []struct {
 			level      sql.IsolationLevel
 			replicated bool
@@ -72,6 +73,7 @@ func TestGuardStaleSnapshot(t *testing.T) {
 // its isolation, and not to try again for ever.
 func TestGuardLostUnderRepeatableRead(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		for _, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelSerializable} {
 			a := table(t, db)
 			k := must(t, a, "job", lock.NoRenew())
@@ -91,6 +93,7 @@ func TestGuardLostUnderRepeatableRead(t *testing.T) {
 // the snapshot, and ends the transaction.
 func TestGuardSnapshotIsolation(t *testing.T) {
 	dbtest.On(t, []sqldb.Kind{sqldb.MariaDB}, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		strict := db.OpenSQL(t, func(c *mysql.Config) { c.Params = map[string]string{"innodb_snapshot_isolation": "ON"} })
 		a := table(t, db)
 		on, err := mysqldb.New(t.Context(), strict)
@@ -123,7 +126,9 @@ func TestGuardSnapshotIsolation(t *testing.T) {
 
 // As a default of the database, a stricter isolation changes nothing.
 func TestDefaultIsolation(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		for _, level := range []string{"REPEATABLE READ", "SERIALIZABLE"} {
 			t.Run(level, func(t *testing.T) {
 				table(t, db)

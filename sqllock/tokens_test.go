@@ -15,6 +15,7 @@ import (
 // Tokens of one name only grow, whatever happens to its row between two holders.
 func TestTokensGrow(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := table(t, db)
 		locks := db.Table("locks")
 		var last int64
@@ -79,7 +80,9 @@ func TestTokensGrow(t *testing.T) {
 // gc beside first touches: whoever gets the lock finds a larger token than whoever
 // had it before, and nobody fails.
 func TestTokensBesideGC(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		a, b := table(t, db), locker(t, db.Another(t).DB)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()

@@ -41,6 +41,7 @@ func beginners(t *testing.T, db *dbtest.DB) map[string]beginner {
 
 func TestAcquireTx(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := table(t, db)
 		for name, begin := range beginners(t, db) {
 			for _, end := range []string{"commit", "rollback"} {
@@ -82,7 +83,9 @@ func TestAcquireTx(t *testing.T) {
 // A lease that somebody holds is refused at once, also while a guard pins it, and
 // its holder goes on.
 func TestAcquireTxBesideLease(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := table(t, db, lock.TTL(time.Second))
 		k := must(t, l, "job", lock.Label("me"))
 		if db.Kind() != sqldb.SQLite {
@@ -119,6 +122,7 @@ func TestAcquireTxBesideLease(t *testing.T) {
 // Whoever held an expired lease before can guard it no more.
 func TestAcquireTxEndsExpiredLease(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := table(t, db)
 		k := must(t, l, "job", lock.NoRenew(), lock.TTL(time.Minute))
 		db.MustExec(t, "UPDATE "+db.Table("locks")+" SET expires_at = acquired_at")
@@ -136,7 +140,9 @@ func TestAcquireTxEndsExpiredLease(t *testing.T) {
 
 // Many transactions touch a name for the first time at once, and count under it.
 func TestAcquireTxFirstTouch(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		table(t, db)
 		db.MustExec(t, "CREATE TABLE t (n BIGINT)", "INSERT INTO t VALUES (0)")
 		const workers = 20
@@ -177,6 +183,7 @@ func TestAcquireTxFirstTouch(t *testing.T) {
 // name it was about.
 func TestAcquireTxDeadlock(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := table(t, db)
 		release(t, must(t, l, "first"))
 		release(t, must(t, l, "second"))
@@ -209,6 +216,7 @@ func TestAcquireTxDeadlock(t *testing.T) {
 // A transaction that has read before another had the lock sees what was then.
 func TestAcquireTxStale(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := table(t, db)
 		release(t, must(t, l, "job"))
 		raw, tx := openTx(t, db, sql.LevelRepeatableRead)
@@ -238,6 +246,7 @@ func TestAcquireTxStale(t *testing.T) {
 // A pool of one has no connection for a first touch beside the transaction.
 func TestAcquireTxPoolOfOne(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := table(t, db)
 		release(t, must(t, l, "old"))
 		if err := l.Close(); err != nil {

@@ -63,7 +63,9 @@ func shown(t testing.TB, l *sqllock.Locker, n int) (all []sqllock.Waiter) {
 // Who waits is shown to others with who it is and since when, and no longer when its
 // waiting has ended: with the grant, with Wait, with ctx, with the Locker.
 func TestWaiters(t *testing.T) {
+	t.Parallel()
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		other := table(t, db)
 		if all, err := other.Waiters(t.Context()); err != nil || len(all) != 0 {
 			t.Fatalf("nobody waits: %+v, %v", all, err)
@@ -113,7 +115,9 @@ func TestWaiters(t *testing.T) {
 // All who wait are shown, also those who stand behind others in the queue of their
 // process; and for as long as they wait.
 func TestWaitersOfOneProcess(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		other := table(t, db)
 		one, two := must(t, other, "one"), must(t, other, "two")
 		l := shower(t, db.Another(t).DB, 20*time.Millisecond, 900*time.Millisecond)
@@ -157,6 +161,7 @@ func TestWaitersOfOneProcess(t *testing.T) {
 // What stands in a queue comes first, in its order. (Nothing writes such rows yet.)
 func TestWaitersOrder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := table(t, db)
 		at := func(s int) string {
 			switch db.Kind() {
@@ -202,7 +207,9 @@ func TestWaitersOrder(t *testing.T) {
 // A waiter that is killed is not shown any more when its row has expired; GC removes
 // it, and leaves those alone who live.
 func TestWaiterIsKilled(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		other := table(t, db)
 		k := must(t, other, "job")
 		const ttl = time.Second
@@ -262,6 +269,7 @@ func waitChild(args []string) int {
 // The option is this strategy's, and not that of transactions.
 func TestShowWaitersRefused(t *testing.T) {
 	dbtest.On(t, []sqldb.Kind{sqldb.Postgres, sqldb.SQLite}, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		l := table(t, db)
 		release(t, must(t, l, "job", sqllock.ShowWaiters(), lock.Try()))
 		err := inTx(t, db, func(tx *sqldb.Tx) error { return sqllock.AcquireTx(t.Context(), tx, "job", sqllock.ShowWaiters()) })

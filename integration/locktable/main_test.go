@@ -1,13 +1,14 @@
 package locktable_test
 
 import (
-	"flag"
 	"fmt"
 	"net/http"
 	"os"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/sqlnative/locks/internal/dbtest"
 )
 
 func TestMain(m *testing.M) {
@@ -18,11 +19,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	// Most of these tests wait, most of the time: more of them at once than there are processors.
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = f.Value.Set("8")
-	}
+	dbtest.Parallel(8)
 	goleak.VerifyTestMain(quiet{m})
 }
 

@@ -175,8 +175,8 @@ func (e *engine) create(ctx context.Context, k *kind, port, password string) (te
 			c.PortBindings = network.PortMap{network.MustParsePort(inside): {binding}}
 		}),
 	}
-	// Nothing but the number of connections differs from the servers' defaults; the module for PostgreSQL would switch
-	// fsync off, and benchmarks would measure that.
+	// Nothing but the number of connections differs from the servers' defaults, and the price of a login (cheapLogins); the
+	// module for PostgreSQL would switch fsync off, and benchmarks would measure that.
 	switch k.name {
 	case "postgres":
 		c, err := tcpostgres.Run(ctx, k.image, append(options,

@@ -16,9 +16,10 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
-	_ "modernc.org/sqlite"             // the SQLite driver of the tests
+	"github.com/jackc/pgx/v5/stdlib" // and the driver "pgx"
+	_ "modernc.org/sqlite"           // the SQLite driver of the tests
 
 	"github.com/sqlnative/locks/sqldb"
 	"github.com/sqlnative/locks/sqldb/mysqldb"
@@ -35,9 +36,10 @@ func Env(kind sqldb.Kind) string {
 type DB struct {
 	// DB is the handle that the test is about; on PostgreSQL it is made of Pool.
 	*sqldb.DB
-	// SQL is a pool of database/sql on the same database.
+	// SQL is a pool of database/sql on the same database; where there is a Pool, it has
+	// that one's connections: each of PostgreSQL's costs a process.
 	SQL *sql.DB
-	// Pool is pgx's pool, on PostgreSQL only.
+	// Pool is pgx's pool, on PostgreSQL only, and not where the handle is made of SQL.
 	Pool *pgxpool.Pool
 	// DSN opens the same database: a URL on PostgreSQL, go-sql-driver's form on
 	// MySQL and MariaDB, a file: URI on SQLite.
@@ -71,20 +73,22 @@ func On(t *testing.T, kinds []sqldb.Kind, f func(t *testing.T, db *DB), opts ...
 func Flavours(t *testing.T, f func(t *testing.T, db *DB), opts ...sqldb.Option) {
 	t.Helper()
 	Each(t, f, opts...)
+	Stdlib(t, f, opts...)
+}
+
+// Stdlib runs f as a subtest on PostgreSQL, with the handle made of a *sql.DB of pgx's
+// stdlib.
+func Stdlib(t *testing.T, f func(t *testing.T, db *DB), opts ...sqldb.Option) {
+	t.Helper()
 	t.Run("postgres-stdlib", func(t *testing.T) {
-		db := New(t, sqldb.Postgres, opts...)
-		var err error
-		if db.DB, err = pgdb.SQL(t.Context(), db.SQL, opts...); err != nil {
-			t.Fatal(err)
-		}
-		f(t, db)
+		f(t, open(t, sqldb.Postgres, Fresh(t, sqldb.Postgres), true, opts))
 	})
 }
 
 // New makes a fresh database of one kind.
 func New(t testing.TB, kind sqldb.Kind, opts ...sqldb.Option) *DB {
 	t.Helper()
-	return open(t, kind, Fresh(t, kind), opts)
+	return open(t, kind, Fresh(t, kind), false, opts)
 }
 
 // Fresh makes a fresh database of one kind and returns its DSN.
@@ -125,11 +129,48 @@ func FileDSN(path string) string {
 // onServer runs one statement on the server itself.
 func onServer(t testing.TB, kind sqldb.Kind, dsn, query string) {
 	t.Helper()
-	db := openSQL(t, kind, dsn)
-	defer func() { _ = db.Close() }()
-	if _, err := db.ExecContext(context.Background(), query); err != nil {
+	var err error
+	if kind == sqldb.Postgres {
+		err = onPostgres(context.Background(), dsn, query)
+	} else {
+		db := openSQL(t, kind, dsn)
+		defer func() { _ = db.Close() }()
+		_, err = db.ExecContext(context.Background(), query)
+	}
+	if err != nil {
 		t.Errorf("%s: %v", query, scrub(dsn, err))
 	}
+}
+
+// spare are connections to PostgreSQL for what is asked of the server itself. They are
+// kept: starting a process for each is the greater part of what a small test costs.
+// Nobody closes them; they have no goroutine that a test could find left behind.
+var spare = make(chan *pgx.Conn, 4)
+
+func onPostgres(ctx context.Context, dsn, query string) error {
+	var c *pgx.Conn
+	select {
+	case c = <-spare:
+	default:
+	}
+	// The server may have been restarted since, or be another one by now.
+	if c != nil && (c.Config().ConnString() != dsn || c.Ping(ctx) != nil) {
+		_ = c.Close(ctx)
+		c = nil
+	}
+	if c == nil {
+		var err error
+		if c, err = pgx.Connect(ctx, dsn); err != nil {
+			return err
+		}
+	}
+	_, err := c.PgConn().Exec(ctx, query).ReadAll()
+	select {
+	case spare <- c:
+	default:
+		_ = c.Close(ctx)
+	}
+	return err
 }
 
 func openSQL(t testing.TB, kind sqldb.Kind, dsn string) *sql.DB {
@@ -145,7 +186,7 @@ func openSQL(t testing.TB, kind sqldb.Kind, dsn string) *sql.DB {
 // Another opens further pools on the same database, as another process would.
 func (db *DB) Another(t testing.TB, opts ...sqldb.Option) *DB {
 	t.Helper()
-	return open(t, db.Kind(), db.DSN, opts)
+	return open(t, db.Kind(), db.DSN, db.Kind() == sqldb.Postgres && db.Pool == nil, opts)
 }
 
 // OpenSQL opens a further *sql.DB with other settings in the DSN of MySQL or
@@ -160,15 +201,26 @@ func (db *DB) OpenSQL(t testing.TB, edit func(*mysql.Config)) *sql.DB {
 	return track(t, openSQL(t, db.Kind(), cfg.FormatDSN()))
 }
 
-func open(t testing.TB, kind sqldb.Kind, dsn string, opts []sqldb.Option) *DB {
+// open makes the pools and the handle; on PostgreSQL it is one of database/sql if std.
+func open(t testing.TB, kind sqldb.Kind, dsn string, std bool, opts []sqldb.Option) *DB {
 	t.Helper()
 	ctx := t.Context()
-	db := &DB{DSN: dsn, SQL: track(t, openSQL(t, kind, dsn))}
+	db := &DB{DSN: dsn}
+	if kind == sqldb.Postgres && !std {
+		db.Pool = openPool(t, dsn)
+		db.SQL = stdlib.OpenDBFromPool(db.Pool)
+		t.Cleanup(func() { _ = db.SQL.Close() })
+	} else {
+		db.SQL = track(t, openSQL(t, kind, dsn))
+	}
 	var err error
 	switch kind {
 	case sqldb.Postgres:
-		db.Pool = openPool(t, dsn)
-		db.DB, err = pgdb.New(ctx, db.Pool, opts...)
+		if std {
+			db.DB, err = pgdb.SQL(ctx, db.SQL, opts...)
+		} else {
+			db.DB, err = pgdb.New(ctx, db.Pool, opts...)
+		}
 	case sqldb.SQLite:
 		db.DB, err = sqlitedb.New(ctx, db.SQL, opts...)
 	default:
@@ -189,7 +241,7 @@ func openPool(t testing.TB, dsn string) *pgxpool.Pool {
 	if err != nil {
 		t.Fatal(scrub(dsn, err))
 	}
-	cfg.MaxConns = 16
+	cfg.MaxConns = 32 // 16 for each of the two handles
 	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(scrub(dsn, err))

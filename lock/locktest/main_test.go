@@ -2,25 +2,21 @@ package locktest
 
 import (
 	"bufio"
-	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/sqlnative/locks/internal/dbtest"
 )
 
 // withChildren has Main run inside goleak's TestMain.
 type withChildren struct{ m *testing.M }
 
 func (w withChildren) Run() int {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		_ = flag.Set("test.parallel", "8") // the cases of the suite wait more than they work
-	}
+	dbtest.Parallel(8)
 	return Main(w.m, map[string]Child{"echo": func(args []string) int {
 		fmt.Println("args", strings.Join(args, ","))
 		for s := bufio.NewScanner(os.Stdin); s.Scan(); {

@@ -1,0 +1,19 @@
+package dbtest
+
+import (
+	"flag"
+	"strconv"
+)
+
+// Parallel has at least so many tests of this binary run at once, unless -parallel
+// says something else. A TestMain calls it whose tests wait, for leases and for servers,
+// more than they work: there may be more of them than there are processors.
+func Parallel(least int) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	n := flag.Lookup("test.parallel").Value
+	if now, err := strconv.Atoi(n.String()); !given && err == nil && now < least {
+		_ = n.Set(strconv.Itoa(least))
+	}
+}
