@@ -143,6 +143,7 @@ func (c watchedConn) Begin(ctx context.Context, o sqldb.TxOptions) (sqldb.Driver
 // fencing token, which is the database's. So it means nothing how far clocks are apart.
 func TestNoWallClock(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		migrated(t, db)
 		s := &site{DB: db}
 		watchedDB, w := watching(db.DB)
@@ -205,6 +206,7 @@ func TestNoWallClock(t *testing.T) {
 // once, and its end written once.
 func TestUncertain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		migrated(t, db)
 		s := &site{DB: db}
 		watchedDB, w := watching(db.DB)
@@ -235,6 +237,7 @@ func TestUncertain(t *testing.T) {
 // An end that can't be written is an error of Run, and reads as abandoned.
 func TestEndNotWritten(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		migrated(t, db)
 		s := &site{DB: db}
 		watchedDB, w := watching(db.DB)
@@ -266,6 +269,7 @@ func TestEndNotWritten(t *testing.T) {
 // A start that fails runs nothing and leaves no row, and the lock is free.
 func TestStartFails(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		migrated(t, db)
 		s := &site{DB: db}
 		watchedDB, w := watching(db.DB)

@@ -14,6 +14,7 @@ import (
 
 func TestHistory(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		migrated(t, db)
 		s := &site{DB: db}
 		p := s.process(t)
@@ -74,6 +75,7 @@ func TestHistory(t *testing.T) {
 // due.
 func TestPrune(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		migrated(t, db)
 		s := &site{DB: db}
 		counted, counter := dbtest.Count(db.DB)

@@ -90,6 +90,7 @@ func (s slow) Acquire(ctx context.Context, name string, opts ...lock.Option) (*l
 // run by another. There is no period that would refuse the second start; the token does.
 func TestStaleStart(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		migrated(t, db)
 		s := &site{DB: db}
 		other := s.process(t)
@@ -118,6 +119,7 @@ func TestStaleStart(t *testing.T) {
 // switched off, after it was found to be due and before the lock is had.
 func TestDecidedUnderTheLock(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		migrated(t, db)
 		s := &site{DB: db}
 		other := s.process(t)

@@ -5,6 +5,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sqlnative/locks/internal/dbtest"
+
 	"github.com/sqlnative/locks/lock/locktest"
 )
 
@@ -12,6 +14,7 @@ import (
 type withChildren struct{ m *testing.M }
 
 func (w withChildren) Run() int {
+	dbtest.Parallel(8)
 	return locktest.Main(w.m, map[string]locktest.Child{"campaign": campaignChild})
 }
 

@@ -76,6 +76,7 @@ func sabotages(kind sqldb.Kind) []sabotage {
 // TestCheckFinds: each kind of sabotage, and nothing else.
 func TestCheckFinds(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		place := strings.NewReplacer(
 			"${locks}", db.Table("locks"), "${tickets}", db.Table("tickets"),
 			"${reservations}", db.Table("reservations"), "${reservations_open}", db.Table("reservations_open"))

@@ -50,6 +50,7 @@ func TestConcurrentUps(t *testing.T) {
 // TestProcesses: the same with real processes.
 func TestProcesses(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		self, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)

@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	dbtest.Parallel(4)
 	goleak.VerifyTestMain(m)
 }
 

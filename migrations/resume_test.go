@@ -19,6 +19,7 @@ import (
 // every migration and the record of it, upwards and downwards.
 func TestResume(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		broken := errors.New("broken")
 		empty := objects(t, db)
 		resume := func(run func(...migrations.Option) error) {
@@ -95,6 +96,7 @@ func TestMySQLRepeats(t *testing.T) {
 // TestDDLTimeout: a table that a reader's transaction has used is waited for, but
 // not for long at a time, and other readers are let through.
 func TestDDLTimeout(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel() // it waits
 		up(t, db.DB)
@@ -144,6 +146,7 @@ func TestDDLTimeout(t *testing.T) {
 // TestLockTimeoutIsTotal: it bounds the waiting for a table, too, and the last try
 // goes up to it.
 func TestLockTimeoutIsTotal(t *testing.T) {
+	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel() // it waits
 		up(t, db.DB)
@@ -167,6 +170,7 @@ func TestLockTimeoutIsTotal(t *testing.T) {
 // TestSQLiteReader: with a rollback journal a reader keeps COMMIT from the file,
 // and what database/sql takes for ended is still open.
 func TestSQLiteReader(t *testing.T) {
+	t.Parallel()
 	for _, lock := range []string{"immediate", "deferred"} {
 		t.Run(lock, func(t *testing.T) {
 			dsn := dbtest.Fresh(t, sqldb.SQLite)

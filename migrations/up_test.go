@@ -20,6 +20,7 @@ import (
 
 func TestUpDown(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		before := objects(t, db)
 		for range 2 {
 			up(t, db.DB)
@@ -130,6 +131,7 @@ func TestSessions(t *testing.T) {
 		loc = time.UTC // no time zones on this machine
 	}
 	dbtest.On(t, []sqldb.Kind{sqldb.MySQL, sqldb.MariaDB}, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		params := []map[string]string{
 			{"sql_mode": "''"},
 			{"sql_mode": "'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE'"},

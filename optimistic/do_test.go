@@ -378,6 +378,7 @@ func level(t testing.TB, ctx context.Context, db *dbtest.DB, tx *sqldb.Tx) strin
 func TestNothingIsLost(t *testing.T) {
 	const goroutines, each = 64, 3
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		a := article(t, db)
 		var gaveUp atomic.Int32
 		var wg sync.WaitGroup

@@ -75,6 +75,7 @@ func hold(t *testing.T, db *dbtest.DB) (release func()) {
 // and again, never leaves a change behind an error.
 func TestChangeCancelledAtRandom(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		cancelledAtRandom(t, db, func(ctx context.Context) error {
 			c, err := db.Change(ctx, decrement())
 			if err == nil && c.RowsAffected != 1 {
@@ -89,6 +90,7 @@ func TestChangeCancelledAtRandom(t *testing.T) {
 // or while COMMIT runs.
 func TestInTxCancelledAtRandom(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		cancelledAtRandom(t, db, func(ctx context.Context) error {
 			return db.InTx(ctx, sqldb.TxOptions{}, func(ctx context.Context, tx *sqldb.Tx) error {
 				res, err := tx.Exec(ctx, decrement().Query)
@@ -219,6 +221,7 @@ func (deafConn) Interrupt(context.Context) error { return errors.ErrUnsupported 
 
 // Without an answer the caller is told, after Bound, that the outcome is unknown.
 func TestChangeBound(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes sqldb.Bound")
 	}

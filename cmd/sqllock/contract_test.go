@@ -218,6 +218,7 @@ func TestContract(t *testing.T) {
 // TestContractOfHistory: how runs have ended, in the words and with the exit codes that
 // doc.go has for them.
 func TestContractOfHistory(t *testing.T) {
+	t.Parallel()
 	source, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)

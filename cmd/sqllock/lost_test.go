@@ -39,6 +39,7 @@ func successor(t *testing.T, db *dbtest.DB, pid int) {
 // TestKilled: sqllock is killed as kill -9 does. Its command, which ignores SIGTERM,
 // has ended before the next holder has the lock.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		beating(t, db)
@@ -70,6 +71,7 @@ func TestKilledPolitely(t *testing.T) {
 
 // TestStopped: sqllock is stopped, as kill -STOP does, for longer than its lease.
 func TestStopped(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		beating(t, db)
@@ -84,6 +86,7 @@ func TestStopped(t *testing.T) {
 
 // TestDatabaseGone: the connection hangs, or is cut and never comes back.
 func TestDatabaseGone(t *testing.T) {
+	t.Parallel()
 	for _, way := range []string{"hangs", "is cut"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	os.Unsetenv(envDSN)
+	dbtest.Parallel(6)
 	os.Exit(m.Run())
 }
 

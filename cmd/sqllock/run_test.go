@@ -128,6 +128,7 @@ func TestRunTakesNoLockFor(t *testing.T) {
 // TestOverlaps: real commands under sqllock are never at work at the same time; the
 // control, the same commands without it, are.
 func TestOverlaps(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		beating(t, db)

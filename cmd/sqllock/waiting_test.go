@@ -45,6 +45,7 @@ func rowsOf(t *testing.T, db *dbtest.DB, within time.Duration) (n int) {
 // TestWaiting: ls and show say who waits with run --wait, and no longer when it does
 // not: when it runs, has given up, was told to end, or is dead.
 func TestWaiting(t *testing.T) {
+	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		migrated(t, db)
