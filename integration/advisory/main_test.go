@@ -5,9 +5,14 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/sqlnative/locks/internal/dbtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(quiet{m}) }
+func TestMain(m *testing.M) {
+	dbtest.Parallel(8)
+	goleak.VerifyTestMain(quiet{m})
+}
 
 // quiet closes what package control has left open for its next request.
 type quiet struct{ *testing.M }

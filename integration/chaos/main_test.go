@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/sqlnative/locks/internal/dbtest"
 )
 
 func TestMain(m *testing.M) {
@@ -17,6 +19,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	dbtest.Parallel(4)
 	goleak.VerifyTestMain(quiet{m})
 }
 
