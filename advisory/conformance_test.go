@@ -66,7 +66,7 @@ func roomy(t testing.TB, db *dbtest.DB) *dbtest.DB {
 	t.Helper()
 	if db.Pool != nil {
 		other := *db
-		other.DB = poolOf(t, db, 60)
+		other.DB = db.Limited(t, 60)
 		return &other
 	}
 	db.SQL.SetMaxOpenConns(60)

@@ -2,20 +2,15 @@ package advisory_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/sqlnative/locks/advisory"
 	"github.com/sqlnative/locks/internal/dbtest"
 	"github.com/sqlnative/locks/lock"
 	"github.com/sqlnative/locks/sqldb"
-	"github.com/sqlnative/locks/sqldb/mysqldb"
-	"github.com/sqlnative/locks/sqldb/pgdb"
 )
 
 // flavours runs f on every server, and once more on PostgreSQL through database/sql.
@@ -23,51 +18,6 @@ func flavours(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	t.Helper()
 	dbtest.Servers(t, f)
 	dbtest.Stdlib(t, f)
-}
-
-// poolOf is a handle with a pool of n connections, of the flavour of db.
-func poolOf(t testing.TB, db *dbtest.DB, n int) *sqldb.DB {
-	t.Helper()
-	ctx := context.Background()
-	if db.Pool != nil {
-		cfg, err := pgxpool.ParseConfig(db.DSN)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.MaxConns = int32(n)
-		pool, err := pgxpool.NewWithConfig(ctx, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			eventually(t, "all connections are back", func() bool { return pool.Stat().AcquiredConns() == 0 })
-			pool.Close()
-		})
-		handle, err := pgdb.New(ctx, pool)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return handle
-	}
-	driver, open := "mysql", mysqldb.New
-	if db.Kind() == sqldb.Postgres {
-		driver, open = "pgx", pgdb.SQL
-	}
-	pool, err := sql.Open(driver, db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool.SetMaxOpenConns(n)
-	pool.SetMaxIdleConns(n)
-	t.Cleanup(func() {
-		eventually(t, "all connections are back", func() bool { return pool.Stats().InUse == 0 })
-		_ = pool.Close()
-	})
-	handle, err := open(ctx, pool)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return handle
 }
 
 // locker makes a Locker, which has to be closed without an error.

@@ -3,7 +3,6 @@ package advisory_test
 import (
 	"bufio"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -14,9 +13,6 @@ import (
 	"github.com/sqlnative/locks/internal/dbtest"
 	"github.com/sqlnative/locks/lock"
 	"github.com/sqlnative/locks/lock/locktest"
-	"github.com/sqlnative/locks/sqldb"
-	"github.com/sqlnative/locks/sqldb/mysqldb"
-	"github.com/sqlnative/locks/sqldb/pgdb"
 )
 
 // childTTL is the TTL of the lock that the other process holds.
@@ -30,15 +26,7 @@ func hold(args []string) int {
 		fmt.Println("error", err)
 		return 1
 	}
-	driver, open := "mysql", mysqldb.New
-	if args[0] == sqldb.Postgres.String() {
-		driver, open = "pgx", pgdb.SQL
-	}
-	pool, err := sql.Open(driver, args[1])
-	if err != nil {
-		return fail(err)
-	}
-	db, err := open(ctx, pool)
+	db, _, err := dbtest.Open(ctx, args[0], args[1])
 	if err != nil {
 		return fail(err)
 	}

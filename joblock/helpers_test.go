@@ -2,7 +2,6 @@ package joblock_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -74,26 +73,14 @@ func migrated(t testing.TB, db *dbtest.DB) {
 	}
 }
 
-// ago is an SQL expression: d before what a column of times says.
-func (s *site) ago(column string, d time.Duration) string {
-	us := d.Microseconds()
-	switch s.Kind() {
-	case sqldb.Postgres:
-		return fmt.Sprintf("%s - %d * interval '1 microsecond'", column, us)
-	case sqldb.SQLite:
-		return fmt.Sprintf("%s - %d", column, us)
-	}
-	return fmt.Sprintf("%s - INTERVAL %d MICROSECOND", column, us)
-}
-
 // later has d pass for a job: everything that was stored for it becomes older. So
 // nobody has to wait for a day.
 func (s *site) later(t testing.TB, job string, d time.Duration) {
 	t.Helper()
 	s.MustExec(t,
-		"UPDATE "+s.Table("jobs")+" SET last_start = "+s.ago("last_start", d)+" WHERE name = '"+job+"'",
-		"UPDATE "+s.Table("job_runs")+" SET started_at = "+s.ago("started_at", d)+", lease_until = "+s.ago("lease_until", d)+" WHERE job = '"+job+"'",
-		"UPDATE "+s.Table("locks")+" SET hold_until = "+s.ago("hold_until", d)+" WHERE name = '"+joblock.LockName(job)+"'")
+		"UPDATE "+s.Table("jobs")+" SET last_start = "+s.Ago("last_start", d)+" WHERE name = '"+job+"'",
+		"UPDATE "+s.Table("job_runs")+" SET started_at = "+s.Ago("started_at", d)+", lease_until = "+s.Ago("lease_until", d)+" WHERE job = '"+job+"'",
+		"UPDATE "+s.Table("locks")+" SET hold_until = "+s.Ago("hold_until", d)+" WHERE name = '"+joblock.LockName(job)+"'")
 }
 
 // history reads the runs of a job, and ends the test unless there are n.

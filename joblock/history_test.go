@@ -85,16 +85,16 @@ func TestPrune(t *testing.T) {
 		ran(t, p, joblock.Job{Name: "many"}, joblock.OK, nothing)
 		var rows []string
 		for i := range 1200 {
-			rows = append(rows, fmt.Sprintf("('old%d', 'many', %s, 'ok')", i, s.ago("now", 0)))
+			rows = append(rows, fmt.Sprintf("('old%d', 'many', %s, 'ok')", i, s.Ago("now", 0)))
 		}
 		started := "(SELECT last_start FROM " + s.Table("jobs") + " WHERE name = 'many')"
-		insert := "INSERT INTO " + s.Table("job_runs") + " (id, job, started_at, outcome) VALUES " + strings.ReplaceAll(strings.Join(rows, ", "), s.ago("now", 0), started)
+		insert := "INSERT INTO " + s.Table("job_runs") + " (id, job, started_at, outcome) VALUES " + strings.ReplaceAll(strings.Join(rows, ", "), s.Ago("now", 0), started)
 		s.MustExec(t, insert)
 		s.later(t, "many", 25*time.Hour)
 		s.later(t, "daily", 25*time.Hour)
 		ran(t, p, joblock.Job{Name: "many"}, joblock.OK, nothing)
 		r := start(t, p, joblock.Job{Name: "runs", TTL: 48 * time.Hour})
-		s.MustExec(t, "UPDATE "+s.Table("job_runs")+" SET started_at = "+s.ago("started_at", 25*time.Hour)+" WHERE job = 'runs'")
+		s.MustExec(t, "UPDATE "+s.Table("job_runs")+" SET started_at = "+s.Ago("started_at", 25*time.Hour)+" WHERE job = 'runs'")
 		counter.Take()
 		removed, err := p.Prune(t.Context(), 24*time.Hour)
 		if err != nil || removed != 1202 {

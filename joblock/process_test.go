@@ -3,7 +3,6 @@ package joblock_test
 import (
 	"bufio"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -12,35 +11,22 @@ import (
 	"time"
 
 	"github.com/sqlnative/locks/advisory"
+	"github.com/sqlnative/locks/internal/dbtest"
 	"github.com/sqlnative/locks/joblock"
 	"github.com/sqlnative/locks/lock"
 	"github.com/sqlnative/locks/lock/locktest"
-	"github.com/sqlnative/locks/sqldb/mysqldb"
-	"github.com/sqlnative/locks/sqldb/pgdb"
-	"github.com/sqlnative/locks/sqldb/sqlitedb"
 	"github.com/sqlnative/locks/sqllock"
 )
 
 // child opens a database in a child, with as few connections as the strategy takes.
 func child(ctx context.Context, kind, strategy, dsn string) (*joblock.Jobs, func(), error) {
-	driver, open := "sqlite", sqlitedb.New
-	switch kind {
-	case "postgres":
-		driver, open = "pgx", pgdb.SQL
-	case "mysql", "mariadb":
-		driver, open = "mysql", mysqldb.New
-	}
-	pool, err := sql.Open(driver, dsn)
+	db, pool, err := dbtest.Open(ctx, kind, dsn)
 	if err != nil {
 		return nil, nil, err
 	}
 	pool.SetMaxOpenConns(1)
 	if strategy == "advisory" {
 		pool.SetMaxOpenConns(2)
-	}
-	db, err := open(ctx, pool)
-	if err != nil {
-		return nil, nil, err
 	}
 	var locker lock.Locker
 	if strategy == "advisory" {

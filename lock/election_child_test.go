@@ -3,7 +3,6 @@ package lock_test
 import (
 	"bufio"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -14,11 +13,9 @@ import (
 	"time"
 
 	"github.com/sqlnative/locks/advisory"
+	"github.com/sqlnative/locks/internal/dbtest"
 	"github.com/sqlnative/locks/lock"
 	"github.com/sqlnative/locks/sqldb"
-	"github.com/sqlnative/locks/sqldb/mysqldb"
-	"github.com/sqlnative/locks/sqldb/pgdb"
-	"github.com/sqlnative/locks/sqldb/sqlitedb"
 	"github.com/sqlnative/locks/sqllock"
 )
 
@@ -56,7 +53,7 @@ func campaignChild(args []string) int {
 	if err != nil {
 		return fail(err)
 	}
-	if c.db, err = childDB(ctx, args[0], args[2]); err != nil {
+	if c.db, _, err = dbtest.Open(ctx, args[0], args[2]); err != nil {
 		return fail(err)
 	}
 	var locker lock.Locker
@@ -85,21 +82,6 @@ func campaignChild(args []string) int {
 	fmt.Println("shut down")
 	_ = locker.Close()
 	return 0
-}
-
-func childDB(ctx context.Context, kind, dsn string) (*sqldb.DB, error) {
-	driver, open := "mysql", mysqldb.New
-	switch kind {
-	case sqldb.Postgres.String():
-		driver, open = "pgx", pgdb.SQL
-	case sqldb.SQLite.String():
-		driver, open = "sqlite", sqlitedb.New
-	}
-	pool, err := sql.Open(driver, dsn)
-	if err != nil {
-		return nil, err
-	}
-	return open(ctx, pool)
 }
 
 // lead takes the seat and leads until it is told to return, or its ctx ends and nobody has

@@ -116,9 +116,9 @@ func TestElectionLeaderIsKilled(t *testing.T) {
 			leader.Kill()
 			begun := time.Now()
 			killed[leader] = true
-			r.enter("seat") // its pod is started again
 			var at time.Time
 			leader, at = r.next()
+			r.enter("seat") // its pod is started again
 			took := at.Sub(begun)
 			t.Logf("the next one leads after %v", took.Round(time.Millisecond))
 			if killed[leader] {

@@ -2,21 +2,15 @@ package sqllock_test
 
 import (
 	"context"
-	"database/sql"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sqlnative/locks/internal/dbtest"
 	"github.com/sqlnative/locks/lock"
 	"github.com/sqlnative/locks/lock/locktest"
 	"github.com/sqlnative/locks/migrations"
 	"github.com/sqlnative/locks/sqldb"
-	"github.com/sqlnative/locks/sqldb/mysqldb"
-	"github.com/sqlnative/locks/sqldb/pgdb"
-	"github.com/sqlnative/locks/sqldb/sqlitedb"
 	"github.com/sqlnative/locks/sqllock"
 )
 
@@ -30,7 +24,7 @@ func TestConformancePoolOfOne(t *testing.T) {
 		s.Faults, s.Statements = nil, nil
 		s.New = func(t testing.TB, opts ...lock.Option) lock.Locker {
 			t.Helper()
-			l, err := sqllock.New(context.Background(), poolOf(t, db, 1), opts...)
+			l, err := sqllock.New(context.Background(), db.Limited(t, 1), opts...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,47 +32,6 @@ func TestConformancePoolOfOne(t *testing.T) {
 		}
 		locktest.Run(t, s)
 	})
-}
-
-// poolOf is a handle with n connections, of the flavour of db.
-func poolOf(t testing.TB, db *dbtest.DB, n int) *sqldb.DB {
-	t.Helper()
-	ctx := context.Background()
-	if db.Pool != nil {
-		cfg, err := pgxpool.ParseConfig(db.DSN)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.MaxConns = int32(n)
-		pool, err := pgxpool.NewWithConfig(ctx, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(pool.Close)
-		handle, err := pgdb.New(ctx, pool)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return handle
-	}
-	driver, open := "mysql", mysqldb.New
-	switch db.Kind() {
-	case sqldb.Postgres:
-		driver, open = "pgx", pgdb.SQL
-	case sqldb.SQLite:
-		driver, open = "sqlite", sqlitedb.New
-	}
-	pool, err := sql.Open(driver, db.DSN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool.SetMaxOpenConns(n)
-	t.Cleanup(func() { _ = pool.Close() })
-	handle, err := open(ctx, pool)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return handle
 }
 
 // An Acquire inside the caller's own transaction, which has the only connection,
@@ -89,7 +42,7 @@ func TestPoolOfOneInsideATransaction(t *testing.T) {
 		if err := migrations.Up(t.Context(), db.DB); err != nil {
 			t.Fatal(err)
 		}
-		one := poolOf(t, db, 1)
+		one := db.Limited(t, 1)
 		l := locker(t, one)
 		err := one.InTx(t.Context(), sqldb.TxOptions{}, func(ctx context.Context, _ *sqldb.Tx) error {
 			ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
@@ -122,7 +75,7 @@ func TestPoolIsExhausted(t *testing.T) {
 		t.Parallel()
 		other := table(t, db)
 		const conns, ttl = 4, time.Second
-		pool := poolOf(t, db, conns)
+		pool := db.Limited(t, conns)
 		l := locker(t, pool, lock.TTL(ttl))
 		got, err := l.Acquire(t.Context(), "job")
 		if err != nil {

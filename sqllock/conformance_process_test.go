@@ -3,7 +3,6 @@ package sqllock_test
 import (
 	"bufio"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -15,9 +14,6 @@ import (
 	"github.com/sqlnative/locks/lock"
 	"github.com/sqlnative/locks/lock/locktest"
 	"github.com/sqlnative/locks/sqldb"
-	"github.com/sqlnative/locks/sqldb/mysqldb"
-	"github.com/sqlnative/locks/sqldb/pgdb"
-	"github.com/sqlnative/locks/sqldb/sqlitedb"
 	"github.com/sqlnative/locks/sqllock"
 )
 
@@ -38,7 +34,7 @@ func hold(args []string) int {
 		fmt.Println("error", err)
 		return 1
 	}
-	db, err := childDB(ctx, args[0], args[1])
+	db, _, err := dbtest.Open(ctx, args[0], args[1])
 	if err != nil {
 		return fail(err)
 	}
@@ -81,21 +77,6 @@ func hold(args []string) int {
 		}
 	}
 	return 0
-}
-
-func childDB(ctx context.Context, kind, dsn string) (*sqldb.DB, error) {
-	driver, open := "mysql", mysqldb.New
-	switch kind {
-	case sqldb.Postgres.String():
-		driver, open = "pgx", pgdb.SQL
-	case sqldb.SQLite.String():
-		driver, open = "sqlite", sqlitedb.New
-	}
-	pool, err := sql.Open(driver, dsn)
-	if err != nil {
-		return nil, err
-	}
-	return open(ctx, pool)
 }
 
 const childTTL = 2 * time.Second

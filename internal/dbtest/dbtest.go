@@ -173,10 +173,12 @@ func onPostgres(ctx context.Context, dsn, query string) error {
 	return err
 }
 
+// drivers are those of database/sql that the tests use.
+var drivers = map[sqldb.Kind]string{sqldb.Postgres: "pgx", sqldb.MySQL: "mysql", sqldb.MariaDB: "mysql", sqldb.SQLite: "sqlite"}
+
 func openSQL(t testing.TB, kind sqldb.Kind, dsn string) *sql.DB {
 	t.Helper()
-	driver := map[sqldb.Kind]string{sqldb.Postgres: "pgx", sqldb.MySQL: "mysql", sqldb.MariaDB: "mysql", sqldb.SQLite: "sqlite"}[kind]
-	db, err := sql.Open(driver, dsn)
+	db, err := sql.Open(drivers[kind], dsn)
 	if err != nil {
 		t.Fatal(scrub(dsn, err))
 	}
@@ -201,30 +203,72 @@ func (db *DB) OpenSQL(t testing.TB, edit func(*mysql.Config)) *sql.DB {
 	return track(t, openSQL(t, db.Kind(), cfg.FormatDSN()))
 }
 
+// Open opens a database as a program does, through database/sql, for a process of a test:
+// kind is the name of its kind. The caller closes the pool.
+func Open(ctx context.Context, kind, dsn string, opts ...sqldb.Option) (*sqldb.DB, *sql.DB, error) {
+	for k, driver := range drivers {
+		if k.String() != kind {
+			continue
+		}
+		pool, err := sql.Open(driver, dsn)
+		if err != nil {
+			return nil, nil, err
+		}
+		db, err := handle(ctx, k, pool, opts)
+		return db, pool, err
+	}
+	return nil, nil, fmt.Errorf("there is no kind of database %q", kind)
+}
+
+// handle makes a handle of a pool of database/sql.
+func handle(ctx context.Context, kind sqldb.Kind, pool *sql.DB, opts []sqldb.Option) (*sqldb.DB, error) {
+	switch kind {
+	case sqldb.Postgres:
+		return pgdb.SQL(ctx, pool, opts...)
+	case sqldb.SQLite:
+		return sqlitedb.New(ctx, pool, opts...)
+	default:
+		return mysqldb.New(ctx, pool, opts...)
+	}
+}
+
+// Limited is another handle on the database, of the same flavour, with n connections.
+func (db *DB) Limited(t testing.TB, n int, opts ...sqldb.Option) *sqldb.DB {
+	t.Helper()
+	ctx := context.Background()
+	var limited *sqldb.DB
+	var err error
+	if db.Pool != nil {
+		limited, err = pgdb.New(ctx, openPool(t, db.DSN, n), opts...)
+	} else {
+		pool := track(t, openSQL(t, db.Kind(), db.DSN))
+		pool.SetMaxOpenConns(n)
+		pool.SetMaxIdleConns(n)
+		limited, err = handle(ctx, db.Kind(), pool, opts)
+	}
+	if err != nil {
+		t.Fatal(scrub(db.DSN, err))
+	}
+	return limited
+}
+
 // open makes the pools and the handle; on PostgreSQL it is one of database/sql if std.
 func open(t testing.TB, kind sqldb.Kind, dsn string, std bool, opts []sqldb.Option) *DB {
 	t.Helper()
 	ctx := t.Context()
 	db := &DB{DSN: dsn}
 	if kind == sqldb.Postgres && !std {
-		db.Pool = openPool(t, dsn)
+		db.Pool = openPool(t, dsn, 32) // 16 for each of the two
 		db.SQL = stdlib.OpenDBFromPool(db.Pool)
 		t.Cleanup(func() { _ = db.SQL.Close() })
 	} else {
 		db.SQL = track(t, openSQL(t, kind, dsn))
 	}
 	var err error
-	switch kind {
-	case sqldb.Postgres:
-		if std {
-			db.DB, err = pgdb.SQL(ctx, db.SQL, opts...)
-		} else {
-			db.DB, err = pgdb.New(ctx, db.Pool, opts...)
-		}
-	case sqldb.SQLite:
-		db.DB, err = sqlitedb.New(ctx, db.SQL, opts...)
-	default:
-		db.DB, err = mysqldb.New(ctx, db.SQL, opts...)
+	if db.Pool != nil {
+		db.DB, err = pgdb.New(ctx, db.Pool, opts...)
+	} else {
+		db.DB, err = handle(ctx, kind, db.SQL, opts)
 	}
 	if err != nil {
 		t.Fatal(scrub(dsn, err))
@@ -235,13 +279,13 @@ func open(t testing.TB, kind sqldb.Kind, dsn string, std bool, opts []sqldb.Opti
 	return db
 }
 
-func openPool(t testing.TB, dsn string) *pgxpool.Pool {
+func openPool(t testing.TB, dsn string, n int) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(scrub(dsn, err))
 	}
-	cfg.MaxConns = 32 // 16 for each of the two handles
+	cfg.MaxConns = int32(n)
 	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(scrub(dsn, err))
@@ -287,4 +331,16 @@ func (db *DB) MustExec(t testing.TB, queries ...string) {
 			t.Fatalf("%s: %v", q, err)
 		}
 	}
+}
+
+// Ago is an SQL expression: d before a time of the kind that sqllock's tables have.
+func (db *DB) Ago(at string, d time.Duration) string {
+	us := d.Microseconds()
+	switch db.Kind() {
+	case sqldb.Postgres:
+		return fmt.Sprintf("%s - (%d) * interval '1 microsecond'", at, us)
+	case sqldb.SQLite:
+		return fmt.Sprintf("%s - (%d)", at, us)
+	}
+	return fmt.Sprintf("%s - INTERVAL (%d) MICROSECOND", at, us)
 }

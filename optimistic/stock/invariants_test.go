@@ -72,10 +72,6 @@ type mix struct {
 	short atomic.Int64
 	done  atomic.Int64
 
-	// enough, if set, says that something was shown; until it does, run goes on for a minute
-	// at most.
-	enough func() bool
-
 	mu    sync.Mutex
 	holds []string
 }
@@ -111,7 +107,7 @@ func anyLines() []stock.Line {
 
 // sell runs f in a transaction together with its line in the ledger.
 func (m *mix) sell(ctx context.Context, n int64, f func(ctx context.Context, tx *sqldb.Tx) error) error {
-	err := sqldb.Retry(ctx, sqldb.Policy{Attempts: 1000}, func(ctx context.Context) error {
+	err := sqldb.Retry(ctx, sqldb.Policy{Attempts: 1000, Elapsed: 5 * time.Minute}, func(ctx context.Context) error {
 		return m.db.InTx(ctx, sqldb.TxOptions{}, func(ctx context.Context, tx *sqldb.Tx) error {
 			if err := f(ctx, tx); err != nil {
 				return err
@@ -131,7 +127,7 @@ func (m *mix) on(ctx context.Context, f func(ctx context.Context, h sqldb.Handle
 	if rand.IntN(2) == 0 {
 		return f(ctx, m.db)
 	}
-	return sqldb.Retry(ctx, sqldb.Policy{Attempts: 1000}, func(ctx context.Context) error {
+	return sqldb.Retry(ctx, sqldb.Policy{Attempts: 1000, Elapsed: 5 * time.Minute}, func(ctx context.Context) error {
 		return m.db.InTx(ctx, sqldb.TxOptions{}, func(ctx context.Context, tx *sqldb.Tx) error { return f(ctx, tx) })
 	})
 }
@@ -199,11 +195,11 @@ func (m *mix) step(ctx context.Context) error {
 
 // run does it with some goroutines until the time is over. bad says which errors are
 // none that there may be.
-func (m *mix) run(ctx context.Context, goroutines int, until time.Time, bad func(err error)) {
+func (m *mix) run(ctx context.Context, goroutines int, over func() bool, bad func(err error)) {
 	var wg sync.WaitGroup
 	for range goroutines {
 		wg.Go(func() {
-			for time.Now().Before(until) || m.enough != nil && !m.enough() && time.Now().Before(until.Add(time.Minute)) {
+			for !over() {
 				err := m.step(ctx)
 				m.done.Add(1)
 				switch {
@@ -219,6 +215,20 @@ func (m *mix) run(ctx context.Context, goroutines int, until time.Time, bad func
 	wg.Wait()
 }
 
+func never() bool { return false }
+
+// by is over at that time.
+func by(until time.Time) func() bool { return func() bool { return !time.Now().Before(until) } }
+
+// enoughBy is over at that time if something was shown by then, else when it is, or a
+// minute later.
+func enoughBy(until time.Time, enough func() bool) func() bool {
+	return func() bool {
+		now := time.Now()
+		return !now.Before(until) && (enough() || !now.Before(until.Add(time.Minute)))
+	}
+}
+
 // 64 goroutines do all of it: at every moment the sums are what they were, and in the
 // end there are as many lines in the ledger as sales were answered.
 func TestInvariants(t *testing.T) {
@@ -229,7 +239,7 @@ func TestInvariants(t *testing.T) {
 		var audits atomic.Int64
 		audited := make(chan struct{})
 		stop := make(chan struct{})
-		m.enough = func() bool { return m.short.Load() > 0 && m.sales.Load() > 0 && audits.Load() > 0 }
+		enough := func() bool { return m.short.Load() > 0 && m.sales.Load() > 0 && audits.Load() > 0 }
 		go func() {
 			defer close(audited)
 			for {
@@ -245,7 +255,7 @@ func TestInvariants(t *testing.T) {
 				audits.Add(1)
 			}
 		}()
-		m.run(context.Background(), goroutines, until, func(err error) { t.Error(err) })
+		m.run(context.Background(), goroutines, enoughBy(until, enough), func(err error) { t.Error(err) })
 		close(stop)
 		<-audited
 		if err := audit(t.Context(), db.DB); err != nil {
@@ -255,7 +265,7 @@ func TestInvariants(t *testing.T) {
 		if err := db.QueryRow(t.Context(), "SELECT COUNT(*) FROM ledger").Scan(&lines); err != nil || lines != m.sales.Load() {
 			t.Errorf("%d lines in the ledger, %d sales, %v", lines, m.sales.Load(), err)
 		}
-		if !m.enough() {
+		if !enough() {
 			t.Errorf("%d were refused, %d sold, %d audits: the test has shown nothing", m.short.Load(), m.sales.Load(), audits.Load())
 		}
 		t.Logf("%d steps, %d sales, %d refused, %d audits", m.done.Load(), m.sales.Load(), m.short.Load(), audits.Load())

@@ -38,7 +38,7 @@ func TestNoDeadlock(t *testing.T) {
 				}
 			}
 		}()
-		m.run(context.Background(), 32, until, func(err error) { t.Error(err) })
+		m.run(context.Background(), 32, by(until), func(err error) { t.Error(err) })
 		<-pruned
 		victims := slices.DeleteFunc(d.victims, func(query string) bool { return db.Kind() == sqldb.MariaDB && passesOver(query) })
 		if len(victims) != 0 {

@@ -121,18 +121,6 @@ func (s *Site) TakeAway(t testing.TB, locker lock.Locker, name string) {
 func (s *Site) Pass(t testing.TB, d time.Duration) {
 	t.Helper()
 	s.MustExec(t,
-		"UPDATE "+s.Table("jobs")+" SET last_start = "+s.ago("last_start", d),
-		"UPDATE "+s.Table("locks")+" SET hold_until = "+s.ago("hold_until", d))
-}
-
-// ago is an SQL expression: d before what a column of times says.
-func (s *Site) ago(column string, d time.Duration) string {
-	us := d.Microseconds()
-	switch s.Kind() {
-	case sqldb.Postgres:
-		return fmt.Sprintf("%s - %d * interval '1 microsecond'", column, us)
-	case sqldb.SQLite:
-		return fmt.Sprintf("%s - %d", column, us)
-	}
-	return fmt.Sprintf("%s - INTERVAL %d MICROSECOND", column, us)
+		"UPDATE "+s.Table("jobs")+" SET last_start = "+s.Ago("last_start", d),
+		"UPDATE "+s.Table("locks")+" SET hold_until = "+s.Ago("hold_until", d))
 }
