@@ -55,7 +55,7 @@ type waiter struct {
 	// Under the announcer's mutex.
 	gone    bool      // it does not wait any more
 	written bool      // there may be a row
-	next    time.Time // when the row is to be written or moved on; zero: at once
+	next    time.Time // when the row is to be written or moved on
 }
 
 // waits has an Acquire be shown once it has waited for long enough, until the end of
@@ -80,6 +80,7 @@ func (a *announcer) show(w *waiter) {
 	if w.gone {
 		return
 	}
+	w.next = time.Now()
 	a.shown[w] = struct{}{}
 	if !a.running {
 		a.running = true
@@ -187,8 +188,8 @@ func (a *announcer) due() (show, hide []*waiter, next time.Time, ok bool) {
 }
 
 // land notes what has become of a statement, and of the rows of those who are to be
-// shown. A database that
-// has no table, or gives no right to it, is not asked again for those.
+// shown. A database that has no table, or gives no right to it, is not asked again for
+// those.
 func (a *announcer) land(show []*waiter, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
