@@ -216,7 +216,7 @@ func TestShowHangs(t *testing.T) {
 			}
 			unlock := sync.OnceFunc(func() { do(end); _ = c.Close() })
 			t.Cleanup(unlock)
-			counting, count := dbtest.Count(poolOf(t, db, conns))
+			counting, count := dbtest.Count(db.Limited(t, conns))
 			l := shower(t, counting, 0, time.Minute)
 			begun := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -287,7 +287,7 @@ func TestShowPoolOfOne(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
 		other := table(t, db)
 		k := must(t, other, "job")
-		l := shower(t, poolOf(t, db, 1), 0, 3*time.Second)
+		l := shower(t, db.Limited(t, 1), 0, 3*time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		var all []<-chan error

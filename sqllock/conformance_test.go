@@ -166,7 +166,7 @@ func TestReadOnly(t *testing.T) {
 		if err := migrations.Up(t.Context(), db.DB); err != nil {
 			t.Fatal(err)
 		}
-		one := poolOf(t, db, 1) // so that a setting of the session is one of all
+		one := db.Limited(t, 1) // so that a setting of the session is one of all
 		l := locker(t, one)
 		got, err := l.Acquire(t.Context(), "touched")
 		if err != nil {

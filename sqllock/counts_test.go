@@ -165,6 +165,9 @@ func TestRenewManyByOneStatement(t *testing.T) {
 		if lost, failed := stats.Lost.Load(), stats.RenewFailed.Load()-failed; lost != 0 || failed != 0 {
 			t.Errorf("%d lost, %d renewals failed", lost, failed)
 		}
+		for _, k := range all { // Close has 5 s for all of them
+			release(t, k)
+		}
 	})
 }
 

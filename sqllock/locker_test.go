@@ -42,7 +42,7 @@ func TestSmoke(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		ctx := t.Context()
-		a := table(t, db, lock.TTL(600*time.Millisecond))
+		a := table(t, db, lock.TTL(1500*time.Millisecond))
 		b := locker(t, db.Another(t).DB)
 		l, err := a.Acquire(ctx, "job", lock.Label("me"))
 		if err != nil {
@@ -55,7 +55,7 @@ func TestSmoke(t *testing.T) {
 		}
 		t.Log(err)
 		begun := time.Now()
-		_, err = b.Acquire(ctx, "job", lock.Wait(1800*time.Millisecond)) // three TTLs: it is renewed
+		_, err = b.Acquire(ctx, "job", lock.Wait(4500*time.Millisecond)) // three TTLs: it is renewed
 		if !errors.Is(err, lock.ErrHeld) || l.Err() != nil {
 			t.Fatalf("after %v: %v, %v", time.Since(begun), err, l.Err())
 		}
