@@ -15,7 +15,6 @@ import (
 	"github.com/sqlnative/locks/internal/dbtest"
 	"github.com/sqlnative/locks/lock"
 	"github.com/sqlnative/locks/sqldb"
-	"github.com/sqlnative/locks/sqldb/mysqldb"
 	"github.com/sqlnative/locks/sqldb/pgdb"
 )
 
@@ -58,7 +57,7 @@ func TestConnectionGoesBack(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
-		two := poolOf(t, db, 2)
+		two := db.Limited(t, 2)
 		sets := []string{"SET SESSION wait_timeout = 1234", "SET SESSION max_execution_time = 98765"}
 		switch db.Kind() {
 		case sqldb.MariaDB:
@@ -161,7 +160,7 @@ func TestWaiterIsMarked(t *testing.T) {
 // back: whoever gets it from the pool would have the lock without knowing.
 func TestConnectionWithALockIsClosed(t *testing.T) {
 	t.Parallel()
-	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+	test := func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		w := &intruder{}
 		// No ping comes meanwhile, however slow the machine is: two would be on one connection.
@@ -174,18 +173,49 @@ func TestConnectionWithALockIsClosed(t *testing.T) {
 		}
 		w.exec(t, statement)
 		release(t, got)
-		eventually(t, "the session is closed", func() bool {
-			query := fmt.Sprintf("SELECT count(*) FROM information_schema.PROCESSLIST WHERE ID = %d", id)
-			if db.Kind() == sqldb.Postgres {
-				query = fmt.Sprintf("SELECT count(*) FROM pg_stat_activity WHERE pid = %d", id)
-			}
-			var n int
-			if err := db.SQL.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+		closed(t, db, id)
+	}
+	flavours(t, test)
+	// What database/sql closes goes back to a pool of pgx's that it is made of.
+	dbtest.On(t, []sqldb.Kind{sqldb.Postgres}, func(t *testing.T, db *dbtest.DB) {
+		t.Run("stdlib on a pool", func(t *testing.T) {
+			on := *db
+			var err error
+			if on.DB, err = pgdb.SQL(t.Context(), db.SQL); err != nil {
 				t.Fatal(err)
 			}
-			return n == 0
+			test(t, &on)
 		})
 	})
+}
+
+// closed waits until a session of the server has ended.
+func closed(t testing.TB, db *dbtest.DB, id int64) {
+	t.Helper()
+	eventually(t, "the session is closed", func() bool {
+		query := fmt.Sprintf("SELECT count(*) FROM information_schema.PROCESSLIST WHERE ID = %d", id)
+		if db.Kind() == sqldb.Postgres {
+			query = fmt.Sprintf("SELECT count(*) FROM pg_stat_activity WHERE pid = %d", id)
+		}
+		var n int
+		if err := db.SQL.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n == 0
+	})
+}
+
+// connID is the id of a connection's session.
+func connID(t testing.TB, db *dbtest.DB, c *sql.Conn) (id int64) {
+	t.Helper()
+	query := "SELECT CONNECTION_ID()"
+	if db.Kind() == sqldb.Postgres {
+		query = "SELECT pg_backend_pid()"
+	}
+	if err := c.QueryRowContext(t.Context(), query).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	return id
 }
 
 // intruder runs statements on the Locker's own connection.
@@ -239,19 +269,13 @@ func TestPoolLimitsLoseNoLock(t *testing.T) {
 			t.Cleanup(pool.Close)
 			handle, err = pgdb.New(t.Context(), pool)
 		} else {
-			driver, open := "mysql", mysqldb.New
-			if db.Kind() == sqldb.Postgres {
-				driver, open = "pgx", pgdb.SQL
+			var pool *sql.DB
+			if handle, pool, err = dbtest.Open(t.Context(), db.Kind().String(), db.DSN); err == nil {
+				pool.SetConnMaxLifetime(short)
+				pool.SetConnMaxIdleTime(short)
+				pool.SetMaxIdleConns(0)
+				t.Cleanup(func() { _ = pool.Close() })
 			}
-			pool, perr := sql.Open(driver, db.DSN)
-			if perr != nil {
-				t.Fatal(perr)
-			}
-			pool.SetConnMaxLifetime(short)
-			pool.SetConnMaxIdleTime(short)
-			pool.SetMaxIdleConns(0)
-			t.Cleanup(func() { _ = pool.Close() })
-			handle, err = open(t.Context(), pool)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -279,7 +303,7 @@ func TestPoolLimitsLoseNoLock(t *testing.T) {
 func TestPoolOfOne(t *testing.T) {
 	flavours(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
-		_, err := advisory.New(t.Context(), poolOf(t, db, 1))
+		_, err := advisory.New(t.Context(), db.Limited(t, 1))
 		if err == nil || !strings.Contains(err.Error(), "one connection") || !strings.Contains(err.Error(), "sqllock.New") {
 			t.Errorf("New: %v", err)
 		}

@@ -259,13 +259,12 @@ func TestGooseLockerContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 		defer cancel()
 		var held *lock.HeldError
+		id := connID(t, db, waiter)
 		err := l.SessionLock(ctx, waiter)
 		if !errors.As(err, &held) || held.Name != "migrations" || held.Waited <= 0 || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
-		if err := waiter.PingContext(t.Context()); err == nil {
-			t.Error("the session of who has given up goes on")
-		}
+		closed(t, db, id)
 		if err := l.SessionUnlock(t.Context(), holder); err != nil {
 			t.Fatal(err)
 		}
@@ -301,12 +300,11 @@ func TestGooseUnlock(t *testing.T) {
 		if holds, err := l.Holds(t.Context(), c); holds || err != nil {
 			t.Errorf("after the unlock: %v, %v", holds, err)
 		}
+		id := connID(t, db, c)
 		if err := l.SessionUnlock(t.Context(), c); !errors.Is(err, lock.ErrLost) || !strings.Contains(fmt.Sprint(err), "migrations") {
 			t.Errorf("a second unlock: %v", err)
 		}
-		if err := c.PingContext(t.Context()); err == nil {
-			t.Error("the session of the doubtful unlock goes on")
-		}
+		closed(t, db, id)
 	})
 }
 

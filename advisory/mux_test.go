@@ -262,7 +262,7 @@ func TestPoolOfTwo(t *testing.T) {
 	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
-		two := poolOf(t, db, 2)
+		two := db.Limited(t, 2)
 		l, other := locker(t, two), locker(t, db.DB)
 		got := must(t, other, "two")
 		mine := must(t, l, "mine")
@@ -295,7 +295,7 @@ func TestTryWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	flavours(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
-		two := poolOf(t, db, 2)
+		two := db.Limited(t, 2)
 		l := locker(t, two)
 		taken := both(t, two)
 		done := make(chan error, 1)

@@ -71,7 +71,10 @@ func keyOf(t testing.TB, db *dbtest.DB, name string) advisory.Key {
 func isFree(t testing.TB, db *dbtest.DB, key advisory.Key) (free bool) {
 	t.Helper()
 	args := strings.Trim(key.String(), "()")
-	err := db.SQL.QueryRowContext(t.Context(), "SELECT pg_try_advisory_xact_lock("+args+")").Scan(&free)
+	// A session that holds it would be granted it again.
+	err := db.SQL.QueryRowContext(t.Context(), `WITH mine AS MATERIALIZED (
+			SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid())
+		SELECT n = 0 AND pg_try_advisory_xact_lock(`+args+`) FROM mine`).Scan(&free)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -98,9 +98,12 @@ func TestStatusReads(t *testing.T) {
 
 func TestStatusReadOnlySession(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
-		pool := db.Another(t).SQL
+		one, pool, err := dbtest.Open(t.Context(), db.Kind().String(), db.DSN)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = pool.Close() })
 		pool.SetMaxOpenConns(1)
-		one := mustSQL(t, db.Kind(), pool)
 		set := map[sqldb.Kind]string{
 			sqldb.Postgres: "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
 			sqldb.MySQL:    "SET SESSION TRANSACTION READ ONLY",
@@ -118,7 +121,7 @@ func TestStatusReadOnlySession(t *testing.T) {
 		wantClean(t, one)
 		// And Up says why it cannot.
 		down(t, db.DB)
-		err := migrations.Up(t.Context(), one, migrations.LockTimeout(time.Minute))
+		err = migrations.Up(t.Context(), one, migrations.LockTimeout(time.Minute))
 		if sqldb.ClassOf(err) != sqldb.ReadOnly || !strings.Contains(err.Error(), "session that write") {
 			t.Errorf("Up in a read-only session: %v", err)
 		}

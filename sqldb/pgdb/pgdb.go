@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -57,13 +58,24 @@ func SQL(ctx context.Context, db *sql.DB, opts ...sqldb.Option) (*sqldb.DB, erro
 	}
 	_, isPgx := db.Driver().(*stdlib.Driver)
 	drv := throughSQL{std.New(db, std.Options{
-		Name: "pgdb", Interrupt: interrupter, Native: native, RolledBack: rolledBackByServer,
+		Name: "pgdb", Interrupt: interrupter, Native: native, RolledBack: rolledBackByServer, End: end,
 		VagueBadConn: !isPgx, // lib/pq's is an EOF at any moment, and every FATAL
 	})}
 	if !isPgx {
 		return open(ctx, throughDeaf{drv}, opts)
 	}
 	return open(ctx, drv, opts)
+}
+
+// end closes a connection of a *sql.DB that pgx makes of its pool: what database/sql
+// closes goes back there, with all that its session holds. The pool destroys what is
+// closed.
+func end(driverConn any) {
+	if c, ok := driverConn.(*stdlib.Conn); ok {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = c.Conn().Close(ctx)
+	}
 }
 
 // inspect asks what every promise here depends on, in one round trip.

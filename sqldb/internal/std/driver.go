@@ -41,6 +41,9 @@ type Options struct {
 	// VagueBadConn says that the driver may answer [driver.ErrBadConn] for what has
 	// been sent, though database/sql forbids it.
 	VagueBadConn bool
+	// End, if not nil, closes a connection of the driver where database/sql's Close need
+	// not.
+	End func(driverConn any)
 	// Native recognises transactions that are not database/sql's; ok=false if it
 	// does not.
 	Native func(x any) (tx sqldb.DriverTx, ok bool)
@@ -198,7 +201,12 @@ func (c *conn) Close(discard bool) error {
 	// COMMIT without an answer: nobody is to wait for it here.
 	done := make(chan error, 1)
 	go func() {
-		_ = c.c.Raw(func(any) error { return driver.ErrBadConn }) // the way to close it for good
+		_ = c.c.Raw(func(driverConn any) error {
+			if c.o.End != nil {
+				c.o.End(driverConn)
+			}
+			return driver.ErrBadConn // the way to close it for good
+		})
 		done <- c.giveBack()
 	}()
 	timer := time.NewTimer(closeBound)
