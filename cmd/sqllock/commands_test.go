@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sqlnative/locks/internal/cli/clitest"
 	"github.com/sqlnative/locks/internal/dbtest"
 	"github.com/sqlnative/locks/joblock"
 	"github.com/sqlnative/locks/lock"
@@ -215,7 +216,7 @@ func TestUsage(t *testing.T) {
 	} {
 		code, stdout, stderr := call(strings.Fields(tt.args)...)
 		if code != 2 || stdout != "" || !strings.Contains(stderr, tt.want) || strings.Count(stderr, "\n") != 2 || !strings.HasSuffix(stderr, "--help\"\n") {
-			t.Errorf("%s: exit code %d, stdout %q, stderr %s", shown(strings.Fields(tt.args)), code, stdout, stderr)
+			t.Errorf("%s: exit code %d, stdout %q, stderr %s", clitest.Shown(strings.Fields(tt.args)), code, stdout, stderr)
 		}
 		if strings.Contains(stderr, "secretword") {
 			t.Errorf("it shows the password: %s", stderr)

@@ -25,7 +25,7 @@
 //	70     internal: the guardian of the command has died, and the command was ended
 //	75     not run: the lock is held, the job is not due, or disabled
 //	       (--conflict-exit-code)
-//	76     the lock was lost, and the command was ended
+//	76     the lock was lost: the command was ended, or not begun
 //	126    the command cannot be executed
 //	127    there is no such command
 //

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+
+	"github.com/sqlnative/locks/sqldb"
 )
 
 func (d *doctor) postgres(ctx context.Context) {
@@ -38,29 +40,41 @@ UNION ALL SELECT 'oldest', greatest(
 	d.pooler(ctx)
 }
 
-// pooler looks whether two statements outside of a transaction reach one session. (A
-// transaction pooler with one server connection looks like none.)
+// pooler looks for one that pools transactions: there a statement runs in whatever session
+// is free, so that one connection reaches several of them, or two that are open at the
+// same time meet in one. Sessions of the server's own do neither.
 func (d *doctor) pooler(ctx context.Context) {
-	c, err := d.db.Conn(ctx)
-	if err != nil {
-		d.unknown("pooler", err, "a connection of its own has to be had")
-		return
-	}
-	defer func() { _ = c.Close() }()
-	seen := map[int]bool{}
-	for range 8 {
-		var n int
-		if err := c.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&n); err != nil {
-			d.unknown("pooler", err, "a connection has to stay")
+	var conns [2]*sqldb.Conn
+	var seen [2]map[int]bool
+	for i := range conns {
+		c, err := d.db.Conn(ctx)
+		if err != nil {
+			d.unknown("pooler", err, "two connections have to be had")
 			return
 		}
-		seen[n] = true
+		defer func() { _ = c.Close() }()
+		conns[i], seen[i] = c, map[int]bool{}
 	}
-	value := "none is seen: one connection here is one session"
-	if len(seen) > 1 {
-		value = fmt.Sprintf("one connection here reaches %d sessions", len(seen))
+	shared := false
+	for range 4 {
+		for i, c := range conns {
+			var n int
+			if err := c.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&n); err != nil {
+				d.unknown("pooler", err, "a connection has to stay")
+				return
+			}
+			seen[i][n] = true
+			shared = shared || seen[1-i][n]
+		}
 	}
-	d.when(len(seen) > 1, warn, "pooler", value, "a pooler in transaction mode: the lock table works through it, --strategy advisory does not")
+	value, most := "none is seen: one connection here is one session", max(len(seen[0]), len(seen[1]))
+	switch {
+	case most > 1:
+		value = fmt.Sprintf("one connection here reaches %d sessions", most)
+	case shared:
+		value = "two connections here share a session"
+	}
+	d.when(shared || most > 1, warn, "pooler", value, "a pooler in transaction mode: the lock table works through it, --strategy advisory does not")
 }
 
 func yesNo(yes bool) string {

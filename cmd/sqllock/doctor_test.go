@@ -282,20 +282,31 @@ func TestDoctorOfReplica(t *testing.T) {
 // TestDoctorOfPooler: two sessions behind one connection are a pooler's.
 func TestDoctorOfPooler(t *testing.T) {
 	dbtest.On(t, []sqldb.Kind{sqldb.Postgres}, func(t *testing.T, db *dbtest.DB) {
-		for sessions, state := range map[int64]string{1: ok, 2: warn, 3: warn} {
-			n := int64(0)
+		for _, c := range []struct {
+			session      func(asked int64) int64 // the connections are asked in turn
+			state, value string
+		}{
+			{func(asked int64) int64 { return asked % 2 }, ok, "one connection here is one session"},
+			{func(int64) int64 { return 7 }, warn, "two connections here share a session"}, // nobody else is there
+			{func(asked int64) int64 { return asked % 3 }, warn, "reaches 3 sessions"},
+			{func(asked int64) int64 { return asked }, warn, "reaches 4 sessions"},
+		} {
+			n, advice := int64(0), ""
 			d := func(d sqldb.Driver) sqldb.Driver {
 				return answers{Driver: d, set: func(query string) ([][]any, error, bool) {
+					if query != "SELECT pg_backend_pid()" {
+						return nil, nil, false
+					}
 					n++
-					return [][]any{{n % sessions}}, nil, query == "SELECT pg_backend_pid()"
+					return [][]any{{c.session(n)}}, nil, true
 				}}
 			}
-			value, advice := "one connection here is one session", ""
-			if state == warn {
-				value, advice = fmt.Sprintf("reaches %d sessions", sessions), "--strategy advisory does not"
+			if c.state == warn {
+				advice = "--strategy advisory does not"
 			}
-			judged(t, examined(t, db, db.Wrap(d), nil), "pooler", state, value, advice)
+			judged(t, examined(t, db, db.Wrap(d), nil), "pooler", c.state, c.value, advice)
 		}
+		judged(t, examined(t, db, db.DB, nil), "pooler", ok, "one connection here is one session", "")
 	})
 }
 
@@ -359,23 +370,23 @@ func TestDoctorOfOldTransaction(t *testing.T) {
 		if err := tx.QueryRow("SELECT count(*) FROM sqllock_locks").Scan(&n); err != nil {
 			t.Fatal(err)
 		}
-		zones := []string{"SET time_zone = '+09:00'", "SET time_zone = '-09:00'"}
+		zones := []string{"time_zone=%27%2B09:00%27", "time_zone=%27-09:00%27"}
 		if db.Kind() == sqldb.Postgres {
-			zones = []string{"SET TimeZone = 'Asia/Tokyo'"}
+			zones = []string{"timezone=Asia/Tokyo"}
 		}
-		db.SQL.SetMaxOpenConns(2) // that of the transaction, and one
+		mark := "?"
+		if strings.Contains(db.DSN, "?") {
+			mark = "&"
+		}
 		for _, zone := range zones {
-			another := db.Another(t)
-			if another.Pool != nil {
-				another.Pool.Reset()
+			another, pool, err := dbtest.Open(t.Context(), db.Kind().String(), db.DSN+mark+zone)
+			if err != nil {
+				t.Fatal(err)
 			}
-			another.SQL.SetMaxOpenConns(1)
-			if db.Kind() != sqldb.Postgres {
-				another.MustExec(t, zone)
-			}
+			t.Cleanup(func() { _ = pool.Close() })
 			for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 				var c check
-				for _, c = range examined(t, another, another.DB, func(d *doctor) { d.oldAge = 0 }) {
+				for _, c = range examined(t, db, another, func(d *doctor) { d.oldAge = 0 }) {
 					if c.Name == "oldest snapshot" {
 						break
 					}
@@ -432,11 +443,17 @@ func TestDoctorWithoutRights(t *testing.T) {
 		}
 		r = wantJSON[doctorResult](t, 0, "doctor", "--dsn", restricted)
 		judged(t, r.Checks, "tables", ok, "version", "")
-		judged(t, r.Checks, "lock pair", ok, "acquire and release", "")
 		judged(t, r.Checks, "oldest snapshot", warn, "unknown", "grant ")
 		if db.Kind() != sqldb.Postgres {
 			judged(t, r.Checks, "replica", warn, "unknown", "grant ")
 		}
+		handle, pool, err := dbtest.Open(t.Context(), db.Kind().String(), restricted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = pool.Close() }()
+		checks := examined(t, db, handle, func(d *doctor) { d.slowPair = time.Hour }) // however slow the disk is
+		judged(t, checks, "lock pair", ok, "acquire and release", "")
 	})
 }
 

@@ -173,9 +173,6 @@ func TestGuardianStopped(t *testing.T) {
 	}
 	want(t, 0, on(db, "release", "job", "--force")...)
 	gone(t, pid)
-	if err := syscall.Kill(guardian, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
 	p.ends(exitLost)
 }
 

@@ -78,8 +78,8 @@ well before the lease can no longer be trusted, and SIGKILL before it is. A smal
 process, "sqllock ` + guardian.Arg + `", sees to that; it is the parent of the command.
 
 Not covered: a machine that is frozen as a whole (a suspended VM) goes on after its
-lease; so do processes that leave the group (setsid, daemons), and work that the
-command has handed to others. What is written to the same database can be guarded:
+lease; so do a command whose sqllock and guardian were both killed (kill -9), processes
+that leave the group (setsid, daemons), and work that the command has handed to others. What is written to the same database can be guarded:
 SQLLOCK_NAME, SQLLOCK_OWNER and SQLLOCK_TOKEN stand in the command's environment, for
 (*sqllock.Locker).Attach and Guard. With --strategy advisory there is no token.
 

@@ -16,7 +16,9 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/sqlnative/locks/internal/cli/clitest"
 	"github.com/sqlnative/locks/internal/dbtest"
+	"github.com/sqlnative/locks/joblock"
 	"github.com/sqlnative/locks/sqldb"
 )
 
@@ -111,7 +113,7 @@ func TestRunTakesNoLockFor(t *testing.T) {
 	} {
 		code, stdout, stderr := call(strings.Fields(tt.args)...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, tt.want) {
-			t.Errorf("%s: exit code %d, stdout %q, stderr %s", shown(strings.Fields(tt.args)), code, stdout, stderr)
+			t.Errorf("%s: exit code %d, stdout %q, stderr %s", clitest.Shown(strings.Fields(tt.args)), code, stdout, stderr)
 		}
 		if strings.Contains(stderr, "secretword") {
 			t.Errorf("it shows the password: %s", stderr)
@@ -341,12 +343,26 @@ func TestOneConnection(t *testing.T) {
 			dsn, count = db.DSN, "SELECT count(*) - 1 FROM information_schema.processlist WHERE db = '"+cfg.DBName+"'"
 		}
 		db.SQL.SetMaxOpenConns(1)
-		p := start(t, dsn, "run", "job", "--ttl", "300ms", "--", "sh", "-c", "echo begun; sleep 0.5; echo renewed; read x")
+		p := start(t, dsn, "run", "job", "--ttl", "3s", "--", "sh", "-c", "echo begun; read x")
 		p.sees("begun")
-		p.sees("renewed")
-		var n int
-		if err := db.SQL.QueryRow(count).Scan(&n); err != nil || n != 1 {
-			t.Errorf("%d connections, %v", n, err)
+		expires := func() (at string) {
+			if err := db.SQL.QueryRow("SELECT expires_at FROM " + db.Table("locks") + " WHERE name = '" + joblock.LockName("job") + "'").Scan(&at); err != nil {
+				t.Fatal(err)
+			}
+			return at
+		}
+		for first, since := expires(), time.Now(); ; time.Sleep(20 * time.Millisecond) { // until it is renewed
+			var n int
+			if err := db.SQL.QueryRow(count).Scan(&n); err != nil || n != 1 {
+				t.Errorf("%d connections, %v", n, err)
+				break
+			}
+			if expires() != first {
+				break
+			}
+			if time.Since(since) > patience {
+				t.Fatal("it is never renewed")
+			}
 		}
 		fmt.Fprintln(p.stdin)
 		p.ends(0)

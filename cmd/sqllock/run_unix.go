@@ -67,9 +67,7 @@ func (a *app) underLock(ctx context.Context, o *runOptions) (code int, err error
 	signal.Notify(r.signals, guardian.Forwarded()...)
 	// A stderr that nobody reads any more must not end sqllock.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	if r.w, err = newWard(o); err != nil {
-		return exitInternal, err
-	}
+	r.w = newWard(o)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	waiting := make(chan struct{})
@@ -278,6 +276,7 @@ func (r *runner) supervise(ctx context.Context, l *lock.Lock) error {
 			// The guardian was told the same, unless it is stopped.
 			r.result.Lost = true
 			w.killGroup()
+			w.wake()
 		case line, ok := <-w.reports:
 			if !ok {
 				w.abandoned()
@@ -361,6 +360,9 @@ func (r *runner) verdict(ctx context.Context, res joblock.Result, err error) (in
 		return exitUsage, err
 	case errors.As(err, &exit):
 		return exit.code, err
+	case errors.Is(err, lock.ErrLost): // between the grant and the start
+		r.result.Lost = true
+		return exitLost, err
 	case err != nil:
 		return exitUnavailable, err
 	case res.Held != nil:

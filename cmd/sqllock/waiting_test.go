@@ -11,7 +11,6 @@ import (
 
 	"github.com/sqlnative/locks/internal/dbtest"
 	"github.com/sqlnative/locks/joblock"
-	"github.com/sqlnative/locks/sqldb"
 )
 
 // showsWaiting waits until ls shows so many who wait.
@@ -31,11 +30,7 @@ func showsWaiting(t *testing.T, db *dbtest.DB, n int) lsResult {
 // rowsOf is how many rows there are of waiters that expire within a time.
 func rowsOf(t *testing.T, db *dbtest.DB, within time.Duration) (n int) {
 	t.Helper()
-	later := map[sqldb.Kind]string{sqldb.Postgres: " + interval '%d microseconds'", sqldb.SQLite: " + %d"}[db.Kind()]
-	if later == "" {
-		later = " + INTERVAL %d MICROSECOND"
-	}
-	at := nowSQL(db.Kind()) + fmt.Sprintf(later, within.Microseconds())
+	at := db.Ago(nowSQL(db.Kind()), -within)
 	if err := db.QueryRow(t.Context(), "SELECT count(*) FROM "+db.Table("tickets")+" WHERE expires_at <= "+at).Scan(&n); err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ type ward struct {
 	reports chan string   // closed when the guardian has ended
 	started chan struct{} // closed when the guardian was started, or could not be
 	err     error         // why it could not
+	guard   int           // the guardian's pid, from then on
 
 	pid    int
 	killAt time.Time
@@ -30,24 +31,31 @@ type ward struct {
 
 // newWard begins to start a guardian, which takes about as long as connecting to the
 // database, beside which it happens. ready says how it went.
-func newWard(o *runOptions) (*ward, error) {
+func newWard(o *runOptions) *ward {
+	w := &ward{reports: make(chan string, 8), started: make(chan struct{})}
+	fail := func(err error) *ward {
+		w.err = fmt.Errorf("starting the guardian: %w", err)
+		close(w.started)
+		close(w.reports)
+		return w
+	}
 	exe := "/proc/self/exe" // also when the file has been replaced meanwhile
 	if runtime.GOOS != "linux" {
 		var err error
 		if exe, err = os.Executable(); err != nil {
-			return nil, err
+			return fail(err)
 		}
 	}
 	controlR, control, err := os.Pipe()
 	if err != nil {
-		return nil, err
+		return fail(err)
 	}
 	report, reportW, err := os.Pipe()
 	if err != nil {
 		_, _ = controlR.Close(), control.Close()
-		return nil, err
+		return fail(err)
 	}
-	w := &ward{control: control, reports: make(chan string, 8), started: make(chan struct{})}
+	w.control = control
 	go func() {
 		defer close(w.reports)
 		defer func() { _ = report.Close() }()
@@ -64,6 +72,7 @@ func newWard(o *runOptions) (*ward, error) {
 		if err != nil {
 			w.err = fmt.Errorf("starting the guardian: %w", err)
 		}
+		w.guard = pid
 		close(w.started)
 		if err != nil {
 			return
@@ -77,7 +86,7 @@ func newWard(o *runOptions) (*ward, error) {
 			}
 		}
 	}()
-	return w, nil
+	return w
 }
 
 // ready waits until the guardian was started.
@@ -86,8 +95,16 @@ func (w *ward) ready() error {
 	return w.err
 }
 
-// tell writes a line, which a guardian that has died does not read.
-func (w *ward) tell(format string, args ...any) { _, _ = fmt.Fprintf(w.control, format+"\n", args...) }
+// tell writes a line, which a guardian that has died does not read. One that is stopped
+// reads nothing either, and sqllock must not wait for it when the pipe is full: a line is
+// shorter than PIPE_BUF, and goes whole or not at all. A renewal that is missed ends the
+// command too early, and never too late.
+func (w *ward) tell(format string, args ...any) {
+	_ = w.control.SetWriteDeadline(time.Now().Add(tellBound))
+	_, _ = fmt.Fprintf(w.control, format+"\n", args...)
+}
+
+const tellBound = 100 * time.Millisecond
 
 // leave tells the guardian that there is nothing to guard any more, upon which it ends.
 func (w *ward) leave() { _ = w.control.Close() }
@@ -151,6 +168,9 @@ func (w *ward) killGroup() {
 		_ = syscall.Kill(-w.pid, syscall.SIGKILL)
 	}
 }
+
+// wake has a guardian that was stopped say how the command has ended.
+func (w *ward) wake() { _ = syscall.Kill(w.guard, syscall.SIGCONT) }
 
 // abandoned ends a command whose guardian has died: nobody can say any more how it
 // ends, only that nothing of it is left.

@@ -78,6 +78,7 @@ func guard(args []string) int {
 	signal.Notify(caught, syscall.SIGPIPE)
 
 	g := &guardian{path: args[0], args: args[1:], report: report, term: stopped(), kill: stopped(), sweep: time.NewTicker(time.Hour)}
+	adopt()
 	lines := make(chan string)
 	go func() {
 		defer close(lines)
@@ -129,6 +130,13 @@ func (g *guardian) told(line string, events chan<- event) bool {
 			return false
 		}
 		g.arm(term, kill)
+		// The interleaving that this closes: the guardian, or the machine, stands still between
+		// the line and here, and the lock is another's when it goes on.
+		if !g.killAt.IsZero() && !time.Now().Before(g.killAt) {
+			g.say("kill")
+			g.say("failed 0 not started: the lock can no longer be trusted")
+			return false
+		}
 		return g.start(int(group), name, owner, token, events)
 	case "arm":
 		if term, kill := l.number(), l.number(); l.err == nil {
@@ -147,6 +155,7 @@ func (g *guardian) arm(term, kill int64) {
 	if term == 0 && kill == 0 {
 		g.term.Stop()
 		g.kill.Stop()
+		g.killAt = time.Time{}
 		return
 	}
 	g.killAt = decodeDeadline(kill)
@@ -176,24 +185,34 @@ func (g *guardian) start(group int, name, owner, token string, events chan<- eve
 	}
 	g.pid = pid
 	g.say("started " + strconv.Itoa(pid))
-	go func() {
-		for {
-			var e event
-			_, e.err = syscall.Wait4(g.pid, &e.status, syscall.WUNTRACED, nil)
-			if errors.Is(e.err, syscall.EINTR) {
-				continue
-			}
-			events <- e
-			if e.err != nil || !e.status.Stopped() {
-				return
-			}
-		}
-	}()
+	go reap(pid, events)
 	g.tty = openTerminal(group)
 	if g.tty != nil && g.tty.interactive() {
 		g.tty.give(g.pid)
 	}
 	return true
+}
+
+// reap waits for the command, and for what the command has orphaned, whose parent the
+// guardian is then (adopt): a zombie that nobody reaps keeps its group alive, and in a
+// container, where sqllock is process 1, nobody else would.
+func reap(command int, events chan<- event) {
+	for ended := false; ; {
+		var e event
+		pid, err := syscall.Wait4(-1, &e.status, syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR), err == nil && pid != command:
+			continue
+		case ended:
+			return
+		}
+		e.err = err
+		events <- e
+		if err != nil {
+			return
+		}
+		ended = !e.status.Stopped()
+	}
 }
 
 // changed is told that the command has ended, or was stopped.

@@ -4,10 +4,12 @@ package guardian
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestReader: what fmt writes is read as it was, whatever is in the texts.
@@ -73,5 +75,27 @@ func TestCut(t *testing.T) {
 		if a, b := cut(s, ' '); a != want[0] || b != want[1] {
 			t.Errorf("%q: %q, %q", s, a, b)
 		}
+	}
+}
+
+// TestStartsNothingTooLate: a guardian that was stopped between the line and the start
+// starts nothing, for the lock may be another's. The control is a command that is not
+// there, within the time.
+func TestStartsNothingTooLate(t *testing.T) {
+	for in, want := range map[time.Duration]string{-time.Second: "kill\nfailed 0 not started", time.Hour: "failed 2 "} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &guardian{path: "/nonexistent", args: []string{"x"}, report: w, term: stopped(), kill: stopped()}
+		at := EncodeDeadline(time.Now().Add(in))
+		if g.told(fmt.Sprintf("start %d %d 0 %q %q %q", at, at, "name", "owner", "1"), nil) || g.pid != 0 {
+			t.Errorf("%v: it has started something", in)
+		}
+		_ = w.Close()
+		if said, err := io.ReadAll(r); err != nil || !strings.HasPrefix(string(said), want) {
+			t.Errorf("%v: it says %q, %v", in, said, err)
+		}
+		_ = r.Close()
 	}
 }
