@@ -3,6 +3,7 @@ package joblock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +66,20 @@ func TestLost(t *testing.T) {
 			t.Errorf("%s, %v", res, err)
 		}
 		if run := history(t, two, "lost", 3)[0]; run.Outcome != joblock.Lost || run.Error == "" {
+			t.Errorf("%+v", run)
+		}
+		// And what a panic has said stays.
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = one.Run(t.Context(), job, func(context.Context) error {
+				run := history(t, two, "lost", 4)[0]
+				if err := two.locker.(*sqllock.Locker).ForceRelease(t.Context(), joblock.LockName("lost"), run.Token); err != nil {
+					t.Error(err)
+				}
+				panic("a reason")
+			})
+		}()
+		if run := history(t, two, "lost", 4)[0]; run.Outcome != joblock.Lost || !strings.Contains(run.Error, "a reason") || !strings.Contains(run.Error, "lost_test.go") || !strings.Contains(run.Error, "was lost") {
 			t.Errorf("%+v", run)
 		}
 		job.Every, job.RetryFailed = time.Hour, true // the job's row says so too

@@ -102,6 +102,8 @@ type run struct {
 	job Job
 	id  string
 	l   *lock.Lock
+
+	text string // what its record says of how it ended
 }
 
 // startTries is how often a start is tried that was refused for a reason which, when it

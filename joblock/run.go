@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/sqlnative/locks/lock"
@@ -60,7 +61,11 @@ func (j *Jobs) Run(ctx context.Context, job Job, fn func(ctx context.Context) er
 		if r != nil && res.Outcome != Lost { // only the release has found it out
 			was := res.Outcome
 			res.Outcome = Lost
-			err = errors.Join(err, r.end(ctx, was, Lost, err.Error(), err))
+			text := err.Error()
+			if !strings.Contains(text, r.text) { // a panic is no error
+				text = r.text + "\n" + text
+			}
+			err = errors.Join(err, r.end(ctx, was, Lost, text, err))
 		}
 	}()
 	r, err = j.start(ctx, job, l, st.lastRun, &res)
@@ -125,6 +130,7 @@ func (r *run) call(ctx context.Context, fn func(ctx context.Context) error, res 
 		if text == "" && err != nil {
 			text = err.Error()
 		}
+		r.text = text
 		if failed := r.end(ctx, Running, res.Outcome, text, err); failed != nil {
 			err = errors.Join(err, failed)
 		}
