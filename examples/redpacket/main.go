@@ -224,10 +224,9 @@ func race(ctx context.Context, c config, stdout, stderr io.Writer) (err error) {
 		if lerr != nil {
 			return d.Scrubber().Error(lerr)
 		}
-		switch {
-		case made && c.reset:
+		if made && c.reset {
 			defer func() { err = errors.Join(err, d.Scrubber().Error(removeLockTables(ctx, db))) }()
-		default:
+		} else {
 			defer func() { err = errors.Join(err, d.Scrubber().Error(removeClaims(ctx, db, c))) }()
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 
 	"github.com/sqlnative/locks/optimistic/stock"
@@ -22,8 +23,13 @@ func slotted(_ context.Context, db *sqldb.DB, _ config) (*contest, error) {
 	if err != nil {
 		return nil, err
 	}
+	// See Slotted.Take; on SQLite there is one level.
+	opts := sqldb.TxOptions{Isolation: sql.LevelReadCommitted}
+	if db.Kind() == sqldb.SQLite {
+		opts.Isolation = sql.LevelDefault
+	}
 	claim := func(ctx context.Context, user int) (bool, error) {
-		return recorded(ctx, db, user, func(ctx context.Context, tx *sqldb.Tx) error {
+		return recorded(ctx, db, opts, user, func(ctx context.Context, tx *sqldb.Tx) error {
 			return bonus.Take(ctx, tx, bonusID, 1)
 		})
 	}

@@ -109,7 +109,7 @@ func guarded(_ context.Context, db *sqldb.DB, _ config) (*contest, error) {
 		return nil, err
 	}
 	claim := func(ctx context.Context, user int) (bool, error) {
-		return recorded(ctx, db, user, func(ctx context.Context, tx *sqldb.Tx) error {
+		return recorded(ctx, db, sqldb.TxOptions{}, user, func(ctx context.Context, tx *sqldb.Tx) error {
 			_, err := bonus.Take(ctx, tx, bonusID, 1)
 			return err
 		})
@@ -118,9 +118,9 @@ func guarded(_ context.Context, db *sqldb.DB, _ config) (*contest, error) {
 }
 
 // recorded is take and the record of it, which commit together.
-func recorded(ctx context.Context, db *sqldb.DB, user int, take func(ctx context.Context, tx *sqldb.Tx) error) (bool, error) {
+func recorded(ctx context.Context, db *sqldb.DB, opts sqldb.TxOptions, user int, take func(ctx context.Context, tx *sqldb.Tx) error) (bool, error) {
 	err := sqldb.Retry(ctx, sqldb.Policy{}, func(ctx context.Context) error {
-		return db.InTx(ctx, sqldb.TxOptions{}, func(ctx context.Context, tx *sqldb.Tx) error {
+		return db.InTx(ctx, opts, func(ctx context.Context, tx *sqldb.Tx) error {
 			if err := take(ctx, tx); err != nil {
 				return err
 			}

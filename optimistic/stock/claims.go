@@ -17,8 +17,8 @@ type claimStatements struct {
 	// insert makes the claim without its receipt, and answers when, or no row if the
 	// claim is there. On MySQL and MariaDB it answers nothing, and a claim that is there
 	// is a duplicate key; it inserts nothing if there is no gate. gates makes the gates,
-	// countGates counts them: see mysqlClaims. Empty elsewhere.
-	insert            claimStatement
+	// countGates counts them, hasGate counts the claim's: see mysqlClaims. Empty elsewhere.
+	insert, hasGate   claimStatement
 	gates, countGates string
 	// find reads a claim: owner, n, what was left, when. findTx reads it as it is, in
 	// a transaction whose snapshot may be older.

@@ -143,11 +143,17 @@ func (s *Stock) insertClaim(ctx context.Context, tx *sqldb.Tx, c *claim) (made b
 			}
 			return true, nil
 		}
-		// There was no other connection to make it with, or somebody has emptied the table.
-		s.gates.remember(tx.DB(), false)
 		if c.passes {
+			// Somebody is at it, as a rule.
+			var n int
+			has := s.claims.hasGate
+			if err := tx.QueryRow(ctx, has.query, has.args(s.db.Kind(), *c)...).Scan(&n); err == nil && n == 0 {
+				s.gates.remember(tx.DB(), false)
+			}
 			return false, errGateTaken
 		}
+		// There was no other connection to make it with, or somebody has emptied the table.
+		s.gates.remember(tx.DB(), false)
 		ours = true
 		if _, err := tx.Exec(ctx, s.claims.gates); err != nil {
 			return false, s.explainClaim(c, err)

@@ -40,6 +40,7 @@ func mysqlClaims(kind sqldb.Kind, table, name string, q quoted) claimStatements 
 	return claimStatements{
 		insert: c.statement(`INSERT INTO $claims (stock, id, claim, owner, n, created_at) SELECT gate.stock, {k}, {c}, {o}, {n}, UTC_TIMESTAMP(6)
 FROM $claims AS gate WHERE gate.stock = $stock AND gate.id = '' AND gate.claim = {g} FOR UPDATE`),
+		hasGate:    c.statement(`SELECT COUNT(*) FROM $claims WHERE stock = $stock AND id = '' AND claim = {g}`),
 		countGates: c.plain(`SELECT COUNT(*) FROM $claims WHERE stock = $stock AND id = '' AND owner = ''`),
 		gates: c.plain(`INSERT INTO $claims (stock, id, claim, owner, n, created_at) VALUES ` + list(claimGates, ", ", func(i int) string {
 			return fmt.Sprintf("($stock, '', X'%x', '', 0, UTC_TIMESTAMP(6))", claimGate(i))

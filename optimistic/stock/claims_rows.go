@@ -81,7 +81,7 @@ func (s *Stock) lookClaim(ctx context.Context, h sqldb.Handle, st claimStatement
 	found := 0
 	for rows.Next() {
 		if found++; found > 1 {
-			return row, fmt.Errorf("%w: %s: several rows have %s %v; the column needs a unique key", ErrBadRow, s.table.Name, s.table.ID, c.id)
+			return row, s.several(c.id)
 		}
 		if err := rows.Scan(dest...); err != nil {
 			return row, s.explainClaim(c, err)
@@ -92,7 +92,7 @@ func (s *Stock) lookClaim(ctx context.Context, h sqldb.Handle, st claimStatement
 	case err != nil:
 		return row, s.explainClaim(c, err)
 	case found == 0:
-		return row, fmt.Errorf("%w: %s has no row with %s %v", ErrNotFound, s.table.Name, s.table.ID, c.id)
+		return row, s.notFound(c.id)
 	case problem == snapshot:
 		return s.lookClaim(ctx, h, s.claims.lookCurrent, c)
 	case problem != "":

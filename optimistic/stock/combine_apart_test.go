@@ -354,3 +354,28 @@ func TestCombineBound(t *testing.T) {
 		}
 	})
 }
+
+// A claim that is there has its receipt, whatever becomes of the rest of its batch: also
+// when the row is gone.
+func TestCombineOldClaimOfARowThatIsGone(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		s := claimed(t, db, "9")
+		if _, err := s.TakeOnce(t.Context(), db.DB, 10001, 1, "old"); err != nil {
+			t.Fatal(err)
+		}
+		handle, g := newGate(db.DB)
+		asks := []*ask{{op: "once", n: 1, claim: "old"}, {op: "once", n: 1, claim: "new"}}
+		wait := queue(t, combine(t, s, handle), g, asks)
+		g.pulse()
+		<-g.at // the batch
+		db.MustExec(t, "DELETE FROM t_bonus")
+		g.lift()
+		wait()
+		if a := asks[0]; a.err != nil || a.receipt.Fresh || a.receipt.Left != 8 {
+			t.Errorf("%+v, %v", a.receipt, a.err)
+		}
+		if a := asks[1]; !errors.Is(a.err, stock.ErrNotFound) {
+			t.Errorf("%+v, %v", a.receipt, a.err)
+		}
+	})
+}

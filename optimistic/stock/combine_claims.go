@@ -135,12 +135,13 @@ func (f *flight) claim(ctx context.Context, ms []*member) (before int64, done bo
 	for range takeTries {
 		a := &attempt{f: f, owner: rand.Text(), ms: ms, sorted: sorted}
 		err = inOwn(ctx, db, f.op(ms), a.run)
-		switch {
-		case errors.Is(err, errOtherKey):
+		if errors.Is(err, errOtherKey) { // what it has found are not the claims of this row
 			f.l.own = a.own
 			continue
+		}
+		a.decideFound() // these were committed by others, whatever becomes of the rest
+		switch {
 		case errors.Is(err, errShort):
-			a.decideFound() // these were committed by others
 			return 0, false, nil
 		case sqldb.Uncertain(err):
 			applied, serr := a.settle(ctx, err)
@@ -154,7 +155,6 @@ func (f *flight) claim(ctx context.Context, ms []*member) (before int64, done bo
 		case err != nil:
 			return 0, false, err
 		}
-		a.decideFound()
 		a.decideMade()
 		if a.made > 0 {
 			f.l.knows(a.left - a.sum)
@@ -385,8 +385,8 @@ func (a *attempt) decideMade() {
 // decideFound answers those whose claims were there. One that is neither there nor was
 // made has gone in between, and is undecided.
 func (a *attempt) decideFound() {
-	for i, m := range a.sorted {
-		if st := a.of[i]; st.found {
+	for i, st := range a.of { // none, if it could not begin
+		if m := a.sorted[i]; st.found {
 			m.receipt, m.err, m.decided = st.receipt, st.err, true
 		}
 	}

@@ -29,7 +29,7 @@ type flight struct {
 
 	err     error         // the first of its errors
 	ended   error         // that of a goroutine that has ended before it was done
-	failed  int           // how many of its parts have failed, see part
+	failed  int           // how many of its parts have failed, see maxParts
 	singly  int           // for how many of its members a statement was their own
 	blocked bool          // with Strict: somebody of it was refused
 	turns   chan struct{} // for those who try it alone
@@ -268,7 +268,7 @@ func (f *flight) each(ctx context.Context, pending []*member, attempt func([]*me
 			return nil
 		}
 	}
-	return nil // the row changes whenever it is looked at: see apart
+	return nil // the row changes whenever it is looked at: see serve
 }
 
 // fitting picks those who fit into left, in their order, and tells what there was when

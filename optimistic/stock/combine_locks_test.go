@@ -3,7 +3,6 @@ package stock_test
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
@@ -69,7 +68,7 @@ func TestCombineLockOrder(t *testing.T) {
 			g.lift()
 			front.Wait()
 			awaitWaiting(t, db, 1)
-			conn, err := db.SQL.Conn(t.Context())
+			conn, err := db.Another(t).SQL.Conn(t.Context()) // what is set in it is set in no session of db's
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +81,6 @@ func TestCombineLockOrder(t *testing.T) {
 					t.Errorf("at once %v: %s: %v", atOnce, query, err)
 				}
 			}
-			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // it does not go back into the pool
 			_ = conn.Close()
 			if err := first.Rollback(); err != nil {
 				t.Fatal(err)
@@ -164,13 +162,25 @@ func TestCombineGates(t *testing.T) {
 		if _, err := s.TakeOnce(t.Context(), tx.tx, 10001, 1, "held"); err != nil {
 			t.Fatal(err)
 		}
-		c := combine(t, s, db.DB)
+		counting, counter := dbtest.Count(db.DB)
+		c := combine(t, s, counting)
 		soon, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		if r, err := c.TakeOnce(soon, 10002, 1, same[0]); err != nil || !r.Fresh || r.Left != 8 {
-			t.Errorf("%+v, %v", r, err)
+		if _, err := c.TakeOnce(soon, 10002, 1, "another"); err != nil {
+			t.Fatal(err)
 		}
-		if r, err := c.TakeOnce(soon, 10002, 1, same[0]); err != nil || r.Fresh || r.Left != 8 {
+		counter.Take()
+		for _, claim := range []string{same[0], "yet another"} {
+			if r, err := c.TakeOnce(soon, 10002, 1, claim); err != nil || !r.Fresh {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+		for _, query := range counter.Take() { // one that is taken is no reason to look for all of them
+			if strings.Contains(query, "owner = ''") {
+				t.Errorf("the gates are counted: %s", query)
+			}
+		}
+		if r, err := c.TakeOnce(soon, 10002, 1, same[0]); err != nil || r.Fresh || r.Left != 7 {
 			t.Errorf("again: %+v, %v", r, err)
 		}
 		if _, err := c.TakeOnce(soon, 10002, 99, same[1]); !errors.Is(err, stock.ErrSoldOut) {

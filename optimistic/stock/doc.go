@@ -28,7 +28,8 @@
 //
 // Every operation locks in this order: claims first, then reservations, then rows of
 // the stock, sorted as the column compares their ids. Operations that run by themselves
-// never deadlock with each other. Neither do transactions of which each does one of
+// never deadlock with each other, but for claims of a [Combined] on MySQL and MariaDB,
+// which says when, and repeats them. Neither do transactions of which each does one of
 // them that locks rows (Take, Put, TakeAll, TakeOnce, Reserve, Cancel, Sweep), and any
 // Confirm before it. So one TakeAll and not two: a second one locks rows again, and they
 // may be out of order. Who can't keep to it gets errors that

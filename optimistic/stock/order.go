@@ -78,7 +78,7 @@ func (l *locking) some(ctx context.Context, tx *sqldb.Tx, ids []*wanted, stateme
 			r := ids[i]
 			switch {
 			case found[i]:
-				return nil, fmt.Errorf("%w: %s: several rows have %s %v; the column needs a unique key", ErrBadRow, s.table.Name, s.table.ID, r.id)
+				return nil, s.several(r.id)
 			case problem != "":
 				return nil, fmt.Errorf("%w: %s id %v: %s", ErrBadRow, s.table.Name, r.id, problem)
 			case left == nil:

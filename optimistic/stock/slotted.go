@@ -100,7 +100,8 @@ func NewSlotted(db *sqldb.DB, t Table) (*Slotted, error) {
 // enough keeps the slots locked that it has looked at, and those that come when the
 // stock runs out may deadlock, retryable; a Split may wait for transactions of the
 // next id, whose gap they have locked. A refusal in a transaction locks all slots there
-// until it ends, at either level: only so it is current.
+// until it ends, at either level: only so it is current. So does the first take in a
+// transaction after a refusal, also if it is served.
 //
 // Not guaranteed: that a refusal is true in a session that reads what is not committed
 // (READ UNCOMMITTED).

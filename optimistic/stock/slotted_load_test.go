@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/sqlnative/locks/internal/dbtest"
-	"github.com/sqlnative/locks/lock/locktest"
 	"github.com/sqlnative/locks/optimistic/stock"
 	"github.com/sqlnative/locks/sqldb"
 )
@@ -94,7 +92,7 @@ func TestSlottedCrowdTx(t *testing.T) {
 		for range 32 {
 			wg.Go(func() {
 				for {
-					err := sqldb.Retry(context.Background(), sqldb.Policy{Attempts: 1000}, func(ctx context.Context) error {
+					err := sqldb.Retry(context.Background(), sqldb.Policy{Attempts: 1000, Elapsed: 5 * time.Minute}, func(ctx context.Context) error {
 						return db.InTx(ctx, sqldb.TxOptions{}, func(ctx context.Context, tx *sqldb.Tx) error { return s.Take(ctx, tx, 10001, 2) })
 					})
 					if err != nil {
@@ -143,7 +141,7 @@ func (m *slotMix) move(ctx context.Context) error {
 
 // sell takes n, or puts -n, in a transaction together with its line in the ledger.
 func (m *slotMix) sell(ctx context.Context, n int64) error {
-	err := sqldb.Retry(ctx, sqldb.Policy{Attempts: 1000}, func(ctx context.Context) error {
+	err := sqldb.Retry(ctx, sqldb.Policy{Attempts: 1000, Elapsed: 5 * time.Minute}, func(ctx context.Context) error {
 		return m.db.InTx(ctx, m.opts, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 			if n > 0 {
 				err = m.s.Take(ctx, tx, 10001, n)
@@ -303,26 +301,11 @@ func (m *slotMix) run(ctx context.Context, workers int, until func() bool, bad f
 
 // slotChild is a process of a mix, which is killed some time: kind, DSN.
 func slotChild(args []string) int {
-	ctx := context.Background()
-	db, _, err := openPool(ctx, args[0], args[1])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	s, err := stock.NewSlotted(db, slotTable)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	fmt.Println("begun")
-	m := &slotMix{s: s, db: db, takes: 100}
-	m.run(ctx, 12, func() bool { return false }, func(err error) {
-		if impossible(err) {
-			fmt.Println("impossible:", err)
-			time.Sleep(time.Hour) // until it is read
-		}
+	return child(args, func(ctx context.Context, db *sqldb.DB) (func(func(error)), error) {
+		s, err := stock.NewSlotted(db, slotTable)
+		m := &slotMix{s: s, db: db, takes: 100}
+		return func(bad func(error)) { m.run(ctx, 12, never, bad) }, err
 	})
-	return 0
 }
 
 // Three processes take, put and move, two of them are killed (kill -9) and begun anew
@@ -335,64 +318,13 @@ func TestSlottedKilled(t *testing.T) {
 		makeSlots(t, db, start)
 		slotLedger(t, db)
 		ctx := context.Background()
-		kind, dsn := db.Kind().String(), db.DSN
-		if db.Kind() == sqldb.Postgres {
-			dsn += "&application_name=" + db.Schema()
-		}
-		handle, closePool, err := openPool(ctx, kind, dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer closePool()
-		m := &slotMix{s: slotted(t, handle), db: handle, takes: 100}
-		var over atomic.Bool
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			m.run(ctx, 16, over.Load, func(err error) {
-				if impossible(err) {
-					t.Error(err)
-				}
-			})
-		}()
-		until := time.Now().Add(loadTime(2*time.Second, 20*time.Second))
-		children := make([]*locktest.Process, 2)
-		started := make([]time.Time, 2)
-		begin := func(i int) {
-			children[i], started[i] = locktest.Start(t, "slots", kind, dsn), time.Now()
-			children[i].Expect("begun")
-		}
-		for i := range children {
-			begin(i)
-		}
-		kills, cuts, audits := 0, 0, 0
-		enough := func() bool {
-			return kills > 0 && audits > 0 && m.sales.Load() > 0 && (cuts > 0 || db.Kind() == sqldb.SQLite)
-		}
-		for round := 0; time.Now().Before(until) || !enough() && time.Now().Before(until.Add(time.Minute)); round++ {
-			if err := slotAudit(ctx, db.DB, start); errors.Is(err, errUnsound) {
-				t.Error(err)
-				break
-			} else if err == nil {
-				audits++
-			}
-			if round%2 == 0 {
-				cuts += cut(db)
-			}
-			if i := round % 2; time.Since(started[i]) > 500*time.Millisecond {
-				children[i].Kill()
-				kills++
-				begin(i)
-			}
-		}
-		over.Store(true)
-		for _, c := range children {
-			c.Kill()
-		}
-		<-ended
-		if err := slotAudit(ctx, db.DB, start); err != nil {
-			t.Error(err)
-		}
+		k := &killing{child: "slots", n: 2, lives: 500 * time.Millisecond}
+		k.audit = func(ctx context.Context, db *sqldb.DB) error { return slotAudit(ctx, db, start) }
+		k.run(t, db, func(handle *sqldb.DB) func(func() bool) {
+			m := &slotMix{s: slotted(t, handle), db: handle, takes: 100}
+			k.enough = func() bool { return m.sales.Load() > 0 }
+			return func(over func() bool) { m.run(ctx, 16, over, possible(t)) }
+		})
 		// And it goes on: all of it is there, and the slots are sound.
 		left, err := slotted(t, db.DB).Total(ctx, db.DB, 10001)
 		if err != nil {
@@ -403,10 +335,6 @@ func TestSlottedKilled(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if !enough() {
-			t.Errorf("%d processes killed, %d connections cut, %d audits: the test has shown nothing", kills, cuts, audits)
-		}
-		t.Logf("%d processes killed, %d connections cut, %d audits, %d sales of the one that lived", kills, cuts, audits, m.sales.Load())
 	})
 }
 

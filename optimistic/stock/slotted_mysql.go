@@ -37,7 +37,6 @@ func mysqlSlots(kind sqldb.Kind, q slotNames) slotStatements {
 	`+find(">=")+`,
 	`+find("<")+`) AS sqllock_slot HAVING sqllock_slot IS NOT NULL) AS sqllock_free STRAIGHT_JOIN $table ON $table.$id = ? AND $table.$slot = sqllock_slot
 SET $table.$count = $table.$count `+sign+` ?$joined`)
-		c.freeTx = c.free
 		one := `$table SET $count = $count ` + sign + ` ?$set
 WHERE $id = ? AND $slot = ? AND $sound AND ` + guard
 		c.one = sql("nirn", `$update`+one)

@@ -28,7 +28,7 @@ func postgresSlots(q slotNames) slotStatements {
 	`+find(`< $3::bigint AND NOT EXISTS (SELECT FROM a)`)+`
 )
 `+update+`(SELECT $slot FROM a UNION ALL SELECT $slot FROM b)`)
-		return slotChange{free: free, freeTx: free, one: sql("inr", update+`$3::bigint`)}
+		return slotChange{free: free, one: sql("inr", update+`$3::bigint`)}
 	}
 	rows := `SELECT $slot::bigint, $count::bigint, $versionOr0, $problem FROM $table WHERE $id = $1 ORDER BY $slot`
 	return slotStatements{

@@ -24,7 +24,7 @@ func (s *Slotted) read(ctx context.Context, h sqldb.Handle, st slotStatement, id
 	case err != nil:
 		return nil, err
 	case len(rows) == 0:
-		return nil, s.notFound(id)
+		return nil, s.stock.notFound(id)
 	}
 	if err := s.contiguous(id, rows, 0); err != nil {
 		return nil, err
@@ -113,11 +113,6 @@ func enough(rows []slotRow, n int64) (slots []int64) {
 func lopsided(rows []slotRow, n int64) bool {
 	sum, _ := allOf(rows)
 	return len(enough(rows, n))*2 < len(rows) && sum/int64(len(rows)) >= n
-}
-
-func (s *Slotted) notFound(id any) error {
-	t := s.stock.table
-	return fmt.Errorf("%w: %s has no row with %s %v", ErrNotFound, t.Name, t.ID, id)
 }
 
 func (s *Slotted) tooMuch(id any) error {

@@ -12,7 +12,7 @@ func sqliteSlots(q slotNames) slotStatements {
 		update := `UPDATE $table SET $count = $count ` + sign + ` ?2$set WHERE $id = ?1 AND $sound` + guard + ` AND $slot = `
 		free := sql("inr", update+`(
 	SELECT $slot FROM $table WHERE $id = ?1 AND $sound`+guard+` ORDER BY $slot < ?3, $slot LIMIT 1)`)
-		return slotChange{free: free, freeTx: free, one: sql("inr", update+`?3`)}
+		return slotChange{free: free, one: sql("inr", update+`?3`)}
 	}
 	rows := sql("i", `SELECT $slot, $whole, $versionOr0, $problem FROM $table WHERE $id = ?1 ORDER BY $slot`)
 	return slotStatements{

@@ -38,8 +38,7 @@ type slotStatements struct {
 type slotChange struct {
 	// free changes one slot that is locked by nobody else and lets it through: the first
 	// of those from r on, and if there is none, of those before. It waits for no slot.
-	// freeTx is for a caller's transaction.
-	free, freeTx slotStatement
+	free slotStatement
 	// first, if not nil, changes slot r if it lets it through. If somebody else has
 	// locked it, that is a lock timeout, at once.
 	first *slotStatement

@@ -90,7 +90,7 @@ func (s *Slotted) takeTx(ctx context.Context, tx *sqldb.Tx, id any, n int64) err
 	dry := kind != sqldb.SQLite && s.stock.dry.is(id)
 	slot, old := s.spreads.start(id)
 	if !dry {
-		if taken, err := s.changeTx(ctx, tx, s.sql.take.freeTx, id, n, slot); err != nil || taken {
+		if taken, err := s.changeTx(ctx, tx, s.sql.take.free, id, n, slot); err != nil || taken {
 			return s.learnTx(ctx, tx, id, old, err)
 		}
 	}
@@ -103,7 +103,7 @@ func (s *Slotted) takeTx(ctx context.Context, tx *sqldb.Tx, id any, n int64) err
 			if err := pause(ctx, try); err != nil {
 				return s.explain(id, err)
 			}
-			if taken, err := s.changeTx(ctx, tx, s.sql.take.freeTx, id, n, slot); err != nil || taken {
+			if taken, err := s.changeTx(ctx, tx, s.sql.take.free, id, n, slot); err != nil || taken {
 				return s.learnTx(ctx, tx, id, old, err)
 			}
 		}
@@ -129,7 +129,7 @@ func (s *Slotted) takeTx(ctx context.Context, tx *sqldb.Tx, id any, n int64) err
 			break
 		}
 		slot := slots[rand.IntN(len(slots))]
-		for _, st := range []slotStatement{s.sql.take.freeTx, s.sql.take.one} {
+		for _, st := range []slotStatement{s.sql.take.free, s.sql.take.one} {
 			if taken, err := s.changeTx(ctx, tx, st, id, n, slot); err != nil || taken {
 				return err
 			}
@@ -168,7 +168,7 @@ func (s *Slotted) putDB(ctx context.Context, db *sqldb.DB, id any, n int64) erro
 // putTx puts back in the caller's transaction.
 func (s *Slotted) putTx(ctx context.Context, tx *sqldb.Tx, id any, n int64) error {
 	slot, old := s.spreads.start(id)
-	for _, st := range []slotStatement{s.sql.put.freeTx, s.sql.put.one} {
+	for _, st := range []slotStatement{s.sql.put.free, s.sql.put.one} {
 		if put, err := s.changeTx(ctx, tx, st, id, n, slot); err != nil || put {
 			return s.learnTx(ctx, tx, id, old, err)
 		}

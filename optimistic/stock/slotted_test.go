@@ -447,3 +447,62 @@ func TestSlottedOtherTables(t *testing.T) {
 		}
 	})
 }
+
+// Takes and puts go around the slots, though the first has enough.
+func TestSlottedGoesAround(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		s := makeSlots(t, db)
+		ctx := t.Context()
+		for name, f := range map[string]func() error{
+			"take": func() error { return s.Take(ctx, db.DB, 10001, 1) },
+			"put":  func() error { return s.Put(ctx, db.DB, 10001, 1) },
+			"take in a transaction": func() error {
+				return db.InTx(ctx, sqldb.TxOptions{}, func(ctx context.Context, tx *sqldb.Tx) error { return s.Take(ctx, tx, 10001, 1) })
+			},
+			"put in a transaction": func() error {
+				return db.InTx(ctx, sqldb.TxOptions{}, func(ctx context.Context, tx *sqldb.Tx) error { return s.Put(ctx, tx, 10001, 1) })
+			},
+		} {
+			setSlots(t, db, 50, 50, 50, 50, 50, 50, 50, 50)
+			if err := s.Rebalance(ctx, db.DB, 10001); err != nil { // it knows how many there are
+				t.Fatal(err)
+			}
+			for range 8 {
+				if err := f(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			counts, _ := slots(t, db)
+			if n := len(slices.DeleteFunc(counts, func(n int64) bool { return n == 50 })); n < 6 { // all of them, unless 10 s have passed
+				t.Errorf("%s: 8 of them were at %d slots", name, n)
+			}
+		}
+	})
+}
+
+// After a refusal the next take in a transaction locks all slots, also if it is served:
+// only so the next refusal would be current. (On MySQL and MariaDB, where a plain read
+// may be old.)
+func TestSlottedDryInATransaction(t *testing.T) {
+	dbtest.On(t, []sqldb.Kind{sqldb.MySQL, sqldb.MariaDB}, func(t *testing.T, db *dbtest.DB) {
+		s, other := makeSlots(t, db, 5, 5, 5, 5), slotted(t, db.DB)
+		if err := s.Take(t.Context(), db.DB, 10001, 99); !errors.Is(err, stock.ErrSoldOut) {
+			t.Fatal(err)
+		}
+		taken := make(chan error, 1)
+		err := db.InTx(t.Context(), readCommitted, func(ctx context.Context, tx *sqldb.Tx) error {
+			if err := s.Take(ctx, tx, 10001, 1); err != nil {
+				return err
+			}
+			go func() { taken <- other.Take(context.Background(), db.DB, 10001, 1) }()
+			awaitWaiting(t, db, 1)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := <-taken; err != nil {
+			t.Error(err)
+		}
+	})
+}

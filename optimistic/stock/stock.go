@@ -245,7 +245,7 @@ func (s *Stock) look(ctx context.Context, h sqldb.Handle, st statement, id any, 
 	found := 0
 	for rows.Next() {
 		if found++; found > 1 {
-			return 0, fmt.Errorf("%w: %s: several rows have %s %v; the column needs a unique key", ErrBadRow, s.table.Name, s.table.ID, id)
+			return 0, s.several(id)
 		}
 		if err := rows.Scan(append([]any{&left, &problem}, also...)...); err != nil {
 			return 0, s.explain(id, err)
@@ -256,7 +256,7 @@ func (s *Stock) look(ctx context.Context, h sqldb.Handle, st statement, id any, 
 	case err != nil:
 		return 0, s.explain(id, err)
 	case found == 0:
-		return 0, fmt.Errorf("%w: %s has no row with %s %v", ErrNotFound, s.table.Name, s.table.ID, id)
+		return 0, s.notFound(id)
 	case problem == snapshot:
 		return s.look(ctx, h, s.sql.lookCurrent, id, n, refuse)
 	case problem != "":
@@ -273,6 +273,14 @@ func (s *Stock) look(ctx context.Context, h sqldb.Handle, st statement, id any, 
 // look would let through. Somebody may have changed it in between, but hardly as
 // often as this.
 const rounds = 10
+
+func (s *Stock) notFound(id any) error {
+	return fmt.Errorf("%w: %s has no row with %s %v", ErrNotFound, s.table.Name, s.table.ID, id)
+}
+
+func (s *Stock) several(id any) error {
+	return fmt.Errorf("%w: %s: several rows have %s %v; the column needs a unique key", ErrBadRow, s.table.Name, s.table.ID, id)
+}
 
 // unmoved is the error of a row that the guard refuses, and a look would let
 // through, again and again.
