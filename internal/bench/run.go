@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -108,7 +109,7 @@ func shellQuery(kind sqldb.Kind) string {
 	return "select 1"
 }
 
-// commandLines are the two commands, on the bed's database. No password is in them.
+// commandLines are the two commands, on the bed's database. No password is among their arguments.
 func (b *bed) commandLines(exe string) (ours, shell func(context.Context) *exec.Cmd, err error) {
 	dsn := os.Getenv(env(b.kind))
 	command := func(environ []string, name string, args ...string) func(context.Context) *exec.Cmd {
@@ -122,7 +123,13 @@ func (b *bed) commandLines(exe string) (ours, shell func(context.Context) *exec.
 	schema := []string{"run", "x", "--schema", b.name, "--", "true"}
 	switch b.kind {
 	case sqldb.Postgres:
-		return command([]string{"SQLLOCK_DSN=" + dsn}, exe, schema...), command(nil, "psql", dsn, "-X", "-c", query), nil
+		u, err := url.Parse(dsn)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s is not a URL", env(b.kind))
+		}
+		password, _ := u.User.Password()
+		u.User = url.User(u.User.Username())
+		return command([]string{"SQLLOCK_DSN=" + dsn}, exe, schema...), command([]string{"PGPASSWORD=" + password}, "psql", u.String(), "-X", "-c", query), nil
 	case sqldb.SQLite:
 		return command([]string{"SQLLOCK_DSN=sqlite:" + b.name}, exe, "run", "x", "--", "true"), command(nil, "sqlite3", b.name, query), nil
 	}
