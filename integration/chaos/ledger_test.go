@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -96,7 +97,11 @@ func hire(t testing.TB, what task, l *ledger) *worker {
 			}
 		}
 		w.err = w.cmd.Wait()
-		if text := stderr.String(); strings.Contains(text, "panic") || strings.Contains(text, "DATA RACE") {
+		text := stderr.String()
+		if w.err != nil {
+			w.err = fmt.Errorf("%w: %s", w.err, text)
+		}
+		if strings.Contains(text, "panic") || strings.Contains(text, "DATA RACE") {
 			t.Errorf("a worker says:\n%s", text)
 		}
 	}()

@@ -63,14 +63,14 @@ func work() error {
 	var db *sqldb.DB
 	var l *sqllock.Locker
 	var err error
-	for try := 0; l == nil; try++ { // it may start while the server is gone
+	for begun := time.Now(); l == nil; { // it may start while the server is gone
 		if db == nil {
 			db, err = dial(ctx, t)
 		}
 		if err == nil {
 			l, err = sqllock.New(ctx, db, lock.TTL(ttl))
 		}
-		if err != nil && try == 200 {
+		if err != nil && time.Since(begun) > time.Minute {
 			return err
 		}
 		if l == nil {
