@@ -75,7 +75,6 @@ func hold(t *testing.T, db *dbtest.DB) (release func()) {
 // and again, never leaves a change behind an error.
 func TestChangeCancelledAtRandom(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
-		t.Parallel()
 		cancelledAtRandom(t, db, func(ctx context.Context) error {
 			c, err := db.Change(ctx, decrement())
 			if err == nil && c.RowsAffected != 1 {
@@ -90,7 +89,6 @@ func TestChangeCancelledAtRandom(t *testing.T) {
 // or while COMMIT runs.
 func TestInTxCancelledAtRandom(t *testing.T) {
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
-		t.Parallel()
 		cancelledAtRandom(t, db, func(ctx context.Context) error {
 			return db.InTx(ctx, sqldb.TxOptions{}, func(ctx context.Context, tx *sqldb.Tx) error {
 				res, err := tx.Exec(ctx, decrement().Query)

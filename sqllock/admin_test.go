@@ -47,7 +47,6 @@ func TestForceRelease(t *testing.T) {
 
 // What is renewed at the very moment is released all the same.
 func TestForceReleaseBesideRenewals(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		a := table(t, db, lock.TTL(lock.MinTTL))

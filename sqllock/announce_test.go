@@ -190,7 +190,6 @@ func without(t *testing.T, db *dbtest.DB, base string) *sqldb.DB {
 // A table of tickets that does not answer, since somebody has locked it, keeps nobody
 // waiting, also where the pool has one connection.
 func TestShowHangs(t *testing.T) {
-	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		other := table(t, db)
@@ -252,7 +251,6 @@ func TestShowHangs(t *testing.T) {
 // A database that is gone, or does not answer, keeps neither the waiting nor Close for
 // longer than it does anyway.
 func TestShowLineIsCut(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		other := table(t, db)
@@ -283,7 +281,6 @@ func TestShowLineIsCut(t *testing.T) {
 
 // With a pool of one connection, those who wait and what shows them share it.
 func TestShowPoolOfOne(t *testing.T) {
-	t.Parallel()
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
 		other := table(t, db)
 		k := must(t, other, "job")
@@ -309,7 +306,6 @@ func TestShowPoolOfOne(t *testing.T) {
 
 // Waits of all lengths, at several Lockers, that end in all ways: no row stays.
 func TestShowRaces(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		table(t, db)
 		var wg sync.WaitGroup

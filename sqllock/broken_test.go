@@ -120,7 +120,6 @@ func (t breakingTx) Commit(ctx context.Context) error {
 // another try, whether or not the statement was carried out; a database that stays
 // away is told.
 func TestConnectionsBreak(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		table(t, db)
@@ -172,7 +171,6 @@ func TestReleaseOnDeadConnections(t *testing.T) {
 // is asked for, and granted; a server that was paused carries out the first. So the
 // long one is not trusted for longer than the short one, though the row says more.
 func TestExtendWithoutAnswer(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		other := table(t, db)

@@ -16,7 +16,6 @@ import (
 
 // Pools of one connection: the Locker keeps none for itself.
 func TestConformancePoolOfOne(t *testing.T) {
-	t.Parallel()
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		s := subject(t, db)
@@ -70,7 +69,6 @@ func TestPoolOfOneInsideATransaction(t *testing.T) {
 
 // A pool without a free connection loses no lock: the Locker has one of its own.
 func TestPoolIsExhausted(t *testing.T) {
-	t.Parallel()
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		other := table(t, db)

@@ -21,7 +21,7 @@ import (
 type withChildren struct{ m *testing.M }
 
 func (w withChildren) Run() int {
-	dbtest.Parallel(8)
+	dbtest.Parallel(4)
 	return locktest.Main(w.m, map[string]locktest.Child{"hold": hold, "wait": waitChild})
 }
 
@@ -100,7 +100,6 @@ func written(t *testing.T, db *dbtest.DB) (plain, guarded int) {
 
 // A holder that is killed keeps its lock from others for no longer than its TTL.
 func TestHolderIsKilled(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		child, locker := account(t, db)
@@ -129,7 +128,6 @@ func TestHolderIsKilled(t *testing.T) {
 // A holder that is stopped beyond its TTL, and does not know that: its guarded write
 // is refused. The control: its unguarded write is not.
 func TestHolderIsStopped(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		child, locker := account(t, db)

@@ -20,7 +20,6 @@ func short() []lock.Option { return []lock.Option{lock.NoRenew(), lock.TTL(time.
 // A guard pins the row until its transaction ends: nobody takes the lock over, not
 // even after its lease has passed.
 func TestGuardPins(t *testing.T) {
-	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		for _, replicated := range []bool{false, true} {
@@ -72,7 +71,6 @@ func TestGuardPins(t *testing.T) {
 
 // What goes on beside a guard, while its transaction stays open.
 func TestNobodyWaitsForGuard(t *testing.T) {
-	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		const ttl = time.Second
@@ -134,7 +132,6 @@ func TestNobodyWaitsForGuard(t *testing.T) {
 // A guarded transaction that is shorter than the lease costs MySQL and MariaDB
 // nothing: what was skipped is renewed soon after.
 func TestRenewedAfterGuard(t *testing.T) {
-	t.Parallel()
 	dbtest.On(t, innodb, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		const ttl = 1500 * time.Millisecond

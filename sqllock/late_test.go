@@ -71,7 +71,6 @@ func (t slowTx) Query(ctx context.Context, query string, args []any) (sqldb.Driv
 // A grant whose answer came later than its lease can be trusted was none: it is given
 // back. Who waits tries again; a Try is told.
 func TestAnswerIsLate(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		other := table(t, db)

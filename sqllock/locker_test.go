@@ -38,7 +38,6 @@ func locker(t testing.TB, db *sqldb.DB, opts ...lock.Option) *sqllock.Locker {
 }
 
 func TestSmoke(t *testing.T) {
-	t.Parallel()
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		ctx := t.Context()

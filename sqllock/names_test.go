@@ -26,7 +26,6 @@ var nasty = []string{
 // Unequal bytes are unequal locks: all of them can be held at once, are renewed by
 // the statement that carries them all, found by List, and released each by itself.
 func TestNames(t *testing.T) {
-	t.Parallel()
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		var stats lock.Stats

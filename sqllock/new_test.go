@@ -119,7 +119,6 @@ func TestCloseGivesBack(t *testing.T) {
 
 // A database that does not answer keeps Close for its 5 s, whatever is held.
 func TestCloseHanging(t *testing.T) {
-	t.Parallel()
 	dbtest.On(t, []sqldb.Kind{sqldb.Postgres, sqldb.MariaDB, sqldb.SQLite}, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		if err := migrations.Up(t.Context(), db.DB); err != nil {
@@ -151,7 +150,6 @@ func TestCloseHanging(t *testing.T) {
 
 // A Release is bounded as well, and what could not be released is not remembered.
 func TestReleaseHanging(t *testing.T) {
-	t.Parallel()
 	dbtest.On(t, []sqldb.Kind{sqldb.Postgres}, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		if err := migrations.Up(t.Context(), db.DB); err != nil {
@@ -182,7 +180,6 @@ func TestReleaseHanging(t *testing.T) {
 }
 
 func TestShutdown(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		const ttl = 600 * time.Millisecond

@@ -12,7 +12,6 @@ import (
 )
 
 func TestNoRenew(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		a, b := table(t, db), locker(t, db.Another(t).DB)
@@ -129,7 +128,6 @@ func TestReentrant(t *testing.T) {
 
 // ReleaseIn frees with the commit; after a rollback the lock is left to its TTL.
 func TestReleaseIn(t *testing.T) {
-	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		a, b := table(t, db), locker(t, db.Another(t).DB)
@@ -202,7 +200,6 @@ func TestAttach(t *testing.T) {
 
 // Extend beside renewals: whichever is carried out last, what is trusted is there.
 func TestExtendBesideRenewal(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		const ttl = time.Second

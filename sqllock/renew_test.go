@@ -26,7 +26,6 @@ func lives(t testing.TB, k *lock.Lock, d time.Duration) {
 
 // The connection of the renewals dies: another one is taken.
 func TestRenewalConnectionDies(t *testing.T) {
-	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		const ttl = 1500 * time.Millisecond
@@ -73,7 +72,6 @@ func sessions(t testing.TB, db *dbtest.DB) (kill []string) {
 // A pool whose connections are all in use costs no lock, also none that was waited
 // for while the renewals had nothing to do.
 func TestRenewalWithExhaustedPool(t *testing.T) {
-	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		const ttl = time.Second
@@ -118,7 +116,6 @@ func TestRenewalWithExhaustedPool(t *testing.T) {
 // Whoever waits for the first connection keeps nobody else longer than that one's
 // own ctx allows.
 func TestStartObeysEachContext(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		l := table(t, db)
@@ -157,7 +154,6 @@ func TestStartObeysEachContext(t *testing.T) {
 
 // One renewal fails, or its statement gets no answer: there is time for another.
 func TestRenewalFailsOnce(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		const ttl = 1500 * time.Millisecond
@@ -189,7 +185,6 @@ func TestRenewalFailsOnce(t *testing.T) {
 // Many who try in vain have the row for a moment each, on MySQL and MariaDB: its
 // holder is renewed and can release all the same.
 func TestRenewalBesideTries(t *testing.T) {
-	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		const ttl = time.Second

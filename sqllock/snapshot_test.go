@@ -126,7 +126,6 @@ func TestGuardSnapshotIsolation(t *testing.T) {
 
 // As a default of the database, a stricter isolation changes nothing.
 func TestDefaultIsolation(t *testing.T) {
-	t.Parallel()
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		for _, level := range []string{"REPEATABLE READ", "SERIALIZABLE"} {

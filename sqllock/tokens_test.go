@@ -80,7 +80,6 @@ func TestTokensGrow(t *testing.T) {
 // gc beside first touches: whoever gets the lock finds a larger token than whoever
 // had it before, and nobody fails.
 func TestTokensBesideGC(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		a, b := table(t, db), locker(t, db.Another(t).DB)

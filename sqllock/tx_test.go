@@ -41,7 +41,6 @@ func beginners(t *testing.T, db *dbtest.DB) map[string]beginner {
 
 func TestAcquireTx(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
-		t.Parallel()
 		l := table(t, db)
 		for name, begin := range beginners(t, db) {
 			for _, end := range []string{"commit", "rollback"} {
@@ -83,7 +82,6 @@ func TestAcquireTx(t *testing.T) {
 // A lease that somebody holds is refused at once, also while a guard pins it, and
 // its holder goes on.
 func TestAcquireTxBesideLease(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		l := table(t, db, lock.TTL(time.Second))
@@ -140,7 +138,6 @@ func TestAcquireTxEndsExpiredLease(t *testing.T) {
 
 // Many transactions touch a name for the first time at once, and count under it.
 func TestAcquireTxFirstTouch(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		table(t, db)

@@ -63,7 +63,6 @@ func shown(t testing.TB, l *sqllock.Locker, n int) (all []sqllock.Waiter) {
 // Who waits is shown to others with who it is and since when, and no longer when its
 // waiting has ended: with the grant, with Wait, with ctx, with the Locker.
 func TestWaiters(t *testing.T) {
-	t.Parallel()
 	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		other := table(t, db)
@@ -115,7 +114,6 @@ func TestWaiters(t *testing.T) {
 // All who wait are shown, also those who stand behind others in the queue of their
 // process; and for as long as they wait.
 func TestWaitersOfOneProcess(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		other := table(t, db)
@@ -174,7 +172,6 @@ func TestWaitersOfOneProcess(t *testing.T) {
 // Who has waited for long enough is shown at once, however many are shown already, whose
 // rows are to be moved on much later.
 func TestNewcomerIsShown(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		other := table(t, db)
@@ -243,7 +240,6 @@ func TestWaitersOrder(t *testing.T) {
 // A waiter that is killed is not shown any more when its row has expired; GC removes
 // it, and leaves those alone who live.
 func TestWaiterIsKilled(t *testing.T) {
-	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		other := table(t, db)

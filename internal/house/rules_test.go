@@ -61,6 +61,7 @@ func rules() []rule {
 
 		{folder: "internal/dsn", uses: []string{"sqldb", "sqldb/pgdb", "sqldb/mysqldb", "sqldb/sqlitedb"}, modules: drivers},
 		{folder: "internal/cli", uses: []string{"internal/dsn"}, modules: []string{cobra, pretty, term}},
+		{folder: "internal/cli/clitest", uses: []string{"internal/dsn"}},
 
 		{folder: "internal/dbtest", uses: with("internal/schema", "internal/dsn"), modules: drivers},
 		{folder: "internal/house"},
