@@ -56,6 +56,8 @@ func subject(t testing.TB, db *dbtest.DB) locktest.Subject {
 			lines[l] = line
 			return l
 		},
+		// Long enough for a machine on which several databases are tested at once.
+		TTL:   time.Second,
 		Token: true, Holder: true, Guard: true, Extend: true, NoRenew: true, AtMost: true, HoldAtLeast: true,
 		Begin:       func(t testing.TB) (*sqldb.Tx, func() error, func() error) { return begin(t, db) },
 		GuardBlocks: db.Kind() == sqldb.SQLite,
