@@ -57,22 +57,22 @@ func TestRace(t *testing.T) {
 			for _, kind := range sqldb.Kinds() {
 				t.Run(kind.String(), func(t *testing.T) {
 					t.Parallel() // the holders wait more than they work
-					code, stdout, stderr := redpacket(t, "-json", "-users", "60", "-gifts", "10", "-goroutines", "4", "-processes", processes, "-dsn", dbtest.Fresh(t, kind))
+					code, stdout, stderr := redpacket(t, "-json", "-users", "120", "-gifts", "20", "-goroutines", "4", "-processes", processes, "-dsn", dbtest.Fresh(t, kind))
 					if code != 0 {
 						t.Fatalf("exit code %d: %s", code, stderr)
 					}
 					got := rows(t, stdout)
 					// With n at the barrier, n are served for each one that is counted: at least
 					// the first round of each process is served beyond what is written.
-					if n := got["naive"]; n.Oversold < 1 || n.Claimed != 10+n.Oversold {
+					if n := got["naive"]; n.Oversold < 1 || n.Claimed != 20+n.Oversold {
 						t.Errorf("naive has not oversold: %+v", n)
 					}
 					for _, name := range []string{"guarded", "version", "take-once", "combined", "slotted", "lock-table", "lock-table+guard"} {
-						if g := got[name]; g.Claimed != 10 || g.Left != 0 || g.Oversold != 0 || g.Duplicates != 0 {
+						if g := got[name]; g.Claimed != 20 || g.Left != 0 || g.Oversold != 0 || g.Duplicates != 0 {
 							t.Errorf("%s: %+v", name, g)
 						}
 					}
-					if g, ok := got["advisory"]; ok == (kind == sqldb.SQLite) || ok && (g.Claimed != 10 || g.Left != 0 || g.Oversold != 0 || g.Duplicates != 0) {
+					if g, ok := got["advisory"]; ok == (kind == sqldb.SQLite) || ok && (g.Claimed != 20 || g.Left != 0 || g.Oversold != 0 || g.Duplicates != 0) {
 						t.Errorf("advisory: %v, %+v", ok, g)
 					}
 				})
