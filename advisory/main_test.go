@@ -9,12 +9,9 @@ import (
 	"github.com/sqlnative/locks/lock/locktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(withChildren{m}) }
-
-// withChildren has locktest.Main run inside TestMain.
-type withChildren struct{ m *testing.M }
-
-func (w withChildren) Run() int {
+func TestMain(m *testing.M) {
 	dbtest.Parallel(8)
-	return locktest.Main(w.m, map[string]locktest.Child{"hold": hold})
+	goleak.VerifyTestMain(dbtest.Run(func() int {
+		return locktest.Main(m, map[string]locktest.Child{"hold": hold})
+	}))
 }

@@ -6,16 +6,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sqlnative/locks/internal/dbtest"
-
 	"github.com/sqlnative/locks/lock/locktest"
 )
 
-// withChildren has locktest.Main run inside TestMain.
-type withChildren struct{ m *testing.M }
-
-func (w withChildren) Run() int {
+func TestMain(m *testing.M) {
 	dbtest.Parallel(4)
-	return locktest.Main(w.m, map[string]locktest.Child{"fire": fire, "stuck": stuck})
+	goleak.VerifyTestMain(dbtest.Run(func() int {
+		return locktest.Main(m, map[string]locktest.Child{"fire": fire, "stuck": stuck})
+	}))
 }
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(withChildren{m}) }

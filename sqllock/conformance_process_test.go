@@ -17,14 +17,6 @@ import (
 	"github.com/sqlnative/locks/sqllock"
 )
 
-// withChildren has locktest.Main run inside TestMain.
-type withChildren struct{ m *testing.M }
-
-func (w withChildren) Run() int {
-	dbtest.Parallel(4)
-	return locktest.Main(w.m, map[string]locktest.Child{"hold": hold, "wait": waitChild})
-}
-
 // hold is a process that takes a lock and does, one after the other, what its stdin
 // says: "check" looks whether the lock is held; "plain" writes to the table account;
 // "guarded" writes under a guard.

@@ -79,9 +79,10 @@ process, "sqllock ` + guardian.Arg + `", sees to that; it is the parent of the c
 
 Not covered: a machine that is frozen as a whole (a suspended VM) goes on after its
 lease; so do a command whose sqllock and guardian were both killed (kill -9), processes
-that leave the group (setsid, daemons), and work that the command has handed to others. What is written to the same database can be guarded:
-SQLLOCK_NAME, SQLLOCK_OWNER and SQLLOCK_TOKEN stand in the command's environment, for
-(*sqllock.Locker).Attach and Guard. With --strategy advisory there is no token.
+that leave the group (setsid, daemons), and work that the command has handed to others.
+What is written to the same database can be guarded: SQLLOCK_NAME, SQLLOCK_OWNER and
+SQLLOCK_TOKEN stand in the command's environment, for (*sqllock.Locker).Attach and
+Guard. With --strategy advisory there is no token.
 
 Exit codes: that of the command; 128 and the signal's number if a signal has killed
 it, or has ended the waiting;

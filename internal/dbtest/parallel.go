@@ -17,3 +17,10 @@ func Parallel(least int) {
 		_ = n.Set(strconv.Itoa(least))
 	}
 }
+
+// Run is a run of tests in the form that goleak.VerifyTestMain takes: one that has
+// locktest.Main run inside it.
+type Run func() int
+
+// Run runs the tests.
+func (r Run) Run() int { return r() }

@@ -12,25 +12,22 @@ import (
 	"github.com/sqlnative/locks/internal/dbtest"
 )
 
-// withChildren has Main run inside goleak's TestMain.
-type withChildren struct{ m *testing.M }
-
-func (w withChildren) Run() int {
+func TestMain(m *testing.M) {
 	dbtest.Parallel(8)
-	return Main(w.m, map[string]Child{"echo": func(args []string) int {
-		fmt.Println("args", strings.Join(args, ","))
-		for s := bufio.NewScanner(os.Stdin); s.Scan(); {
-			if s.Text() == "end" {
-				fmt.Fprintln(os.Stderr, "it ends")
-				return 3
+	goleak.VerifyTestMain(dbtest.Run(func() int {
+		return Main(m, map[string]Child{"echo": func(args []string) int {
+			fmt.Println("args", strings.Join(args, ","))
+			for s := bufio.NewScanner(os.Stdin); s.Scan(); {
+				if s.Text() == "end" {
+					fmt.Fprintln(os.Stderr, "it ends")
+					return 3
+				}
+				fmt.Println("echo", s.Text())
 			}
-			fmt.Println("echo", s.Text())
-		}
-		return 0
-	}})
+			return 0
+		}})
+	}))
 }
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(withChildren{m}) }
 
 func TestProcess(t *testing.T) {
 	p := Start(t, "echo", "a b", `"`)

@@ -18,13 +18,6 @@ import (
 	"github.com/sqlnative/locks/sqldb/pgdb"
 )
 
-// withChildren has locktest.Main run inside TestMain.
-type withChildren struct{ m *testing.M }
-
-func (w withChildren) Run() int {
-	return locktest.Main(w.m, map[string]locktest.Child{"mix": mixChild, "combine": combineChild, "slots": slotChild})
-}
-
 // child is a process that works until it is killed: kind, DSN, and what else prepare
 // wants. It says "begun" when prepare has returned, and then does what that has returned.
 func child(args []string, prepare func(ctx context.Context, db *sqldb.DB) (work func(bad func(error)), err error)) int {

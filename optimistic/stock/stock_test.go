@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sqlnative/locks/internal/dbtest"
+	"github.com/sqlnative/locks/lock/locktest"
 	"github.com/sqlnative/locks/optimistic/stock"
 	"github.com/sqlnative/locks/sqldb"
 	"github.com/sqlnative/locks/sqldb/mysqldb"
@@ -26,7 +27,9 @@ import (
 
 func TestMain(m *testing.M) {
 	// database/sql keeps one goroutine for a pool, and ends it soon after Close.
-	goleak.VerifyTestMain(withChildren{m})
+	goleak.VerifyTestMain(dbtest.Run(func() int {
+		return locktest.Main(m, map[string]locktest.Child{"mix": mixChild, "combine": combineChild, "slots": slotChild})
+	}))
 }
 
 var table = stock.Table{Name: "t_bonus", ID: "id", Count: "left_count", Version: "version"}
