@@ -215,7 +215,11 @@ func Open(ctx context.Context, kind, dsn string, opts ...sqldb.Option) (*sqldb.D
 			return nil, nil, err
 		}
 		db, err := handle(ctx, k, pool, opts)
-		return db, pool, err
+		if err != nil {
+			_ = pool.Close()
+			return nil, nil, err
+		}
+		return db, pool, nil
 	}
 	return nil, nil, fmt.Errorf("there is no kind of database %q", kind)
 }
