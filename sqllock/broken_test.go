@@ -13,11 +13,26 @@ import (
 )
 
 // breaking is a driver whose connections break, for as many statements as left
-// says: before they reach the database, or, with after, behind it.
+// says: before they reach the database, or, with after, behind it. With refused they
+// do not break: the server has undone the statement, and says so.
 type breaking struct {
 	sqldb.Driver
-	left  *atomic.Int64
-	after bool
+	left           *atomic.Int64
+	after, refused bool
+}
+
+// refusal is what a server says that has undone a statement: a serialization
+// failure, or a deadlock.
+type refusal struct{}
+
+func (refusal) Error() string { return "could not serialize access" }
+func (refusal) RetryTx() bool { return true }
+
+func (b breaking) err() error {
+	if b.refused {
+		return refusal{}
+	}
+	return io.ErrUnexpectedEOF
 }
 
 type breakingConn struct {
@@ -44,7 +59,7 @@ func (b breaking) breaks() bool {
 
 func (b breaking) Query(ctx context.Context, query string, args []any) (sqldb.DriverRows, error) {
 	if b.breaks() {
-		return nil, io.ErrUnexpectedEOF
+		return nil, b.err()
 	}
 	return b.Driver.Query(ctx, query, args)
 }
@@ -87,7 +102,7 @@ func (c breakingConn) Exec(ctx context.Context, query string, args []any) (sqldb
 	if c.b.after {
 		_, _ = c.DriverConn.Exec(ctx, query, args)
 	}
-	return sqldb.Result{}, io.ErrUnexpectedEOF
+	return sqldb.Result{}, c.b.err()
 }
 
 func (c breakingConn) Query(ctx context.Context, query string, args []any) (sqldb.DriverRows, error) {
@@ -102,7 +117,7 @@ func (c breakingConn) Query(ctx context.Context, query string, args []any) (sqld
 			_ = rows.Close()
 		}
 	}
-	return nil, io.ErrUnexpectedEOF
+	return nil, c.b.err()
 }
 
 // On SQLite a statement runs between BEGIN and COMMIT: what breaks is COMMIT.
@@ -113,7 +128,7 @@ func (t breakingTx) Commit(ctx context.Context) error {
 	if t.b.after {
 		_ = t.DriverTx.Commit(ctx)
 	}
-	return io.ErrUnexpectedEOF
+	return t.b.err()
 }
 
 // Connections that a restart of the server has broken cost an Acquire nothing but
@@ -126,7 +141,7 @@ func TestConnectionsBreak(t *testing.T) {
 		for _, after := range []bool{false, true} {
 			for _, opt := range []lock.Option{lock.Try(), lock.Wait(20 * time.Second)} {
 				var left atomic.Int64
-				l := locker(t, db.Wrap(func(d sqldb.Driver) sqldb.Driver { return breaking{d, &left, after} }))
+				l := locker(t, db.Wrap(func(d sqldb.Driver) sqldb.Driver { return breaking{Driver: d, left: &left, after: after} }))
 				release(t, must(t, l, "job"))
 				left.Store(3)
 				k, err := l.Acquire(t.Context(), "job", opt)
@@ -155,7 +170,7 @@ func TestReleaseOnDeadConnections(t *testing.T) {
 		t.Parallel()
 		other := table(t, db)
 		var left atomic.Int64
-		l := locker(t, db.Wrap(func(d sqldb.Driver) sqldb.Driver { return breaking{d, &left, false} }))
+		l := locker(t, db.Wrap(func(d sqldb.Driver) sqldb.Driver { return breaking{Driver: d, left: &left} }))
 		k := must(t, l, "job")
 		left.Store(3)
 		if err := k.Release(t.Context()); err != nil {
@@ -175,7 +190,7 @@ func TestExtendWithoutAnswer(t *testing.T) {
 		t.Parallel()
 		other := table(t, db)
 		var left atomic.Int64
-		l := locker(t, db.Wrap(func(d sqldb.Driver) sqldb.Driver { return breaking{d, &left, false} }))
+		l := locker(t, db.Wrap(func(d sqldb.Driver) sqldb.Driver { return breaking{Driver: d, left: &left} }))
 		k := must(t, l, "job", lock.NoRenew(), lock.TTL(time.Minute))
 		left.Store(1)
 		if err := k.Extend(t.Context(), 2*time.Second); !sqldb.Uncertain(err) {
@@ -193,5 +208,33 @@ func TestExtendWithoutAnswer(t *testing.T) {
 			t.Errorf("the row's lease has %v left: the test tests nothing", held.Left)
 		}
 		_ = k.Release(t.Context())
+	})
+}
+
+// A renewal that the server has undone (where SERIALIZABLE is the default, one that
+// met another) is sent again at once: an Extend that waits for it is told what became
+// of it, and not of the conflict.
+func TestRenewalRefused(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		table(t, db)
+		var stats lock.Stats
+		var left atomic.Int64
+		l := locker(t, db.Wrap(func(d sqldb.Driver) sqldb.Driver { return breaking{Driver: d, left: &left, refused: true} }), lock.WithTrace(stats.Trace()))
+		k := must(t, l, "job", lock.TTL(time.Minute))
+		left.Store(2)
+		if err := k.Extend(t.Context(), 2*time.Minute); err != nil {
+			t.Errorf("Extend, of which two tries are refused: %v", err)
+		}
+		if until, ok := k.Until(); !ok || time.Until(until) < 90*time.Second {
+			t.Errorf("it is trusted for %v", time.Until(until))
+		}
+		if n := left.Load(); n != 0 {
+			t.Errorf("%d statements were not refused", n)
+		}
+		release(t, k)
+		if n := stats.RenewFailed.Load(); n != 0 {
+			t.Errorf("%d renewals failed", n)
+		}
 	})
 }

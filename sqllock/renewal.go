@@ -25,7 +25,11 @@ func (g *run) renew(f *flight) {
 	ctx, cancel := context.WithDeadline(g.ctx, f.limit)
 	defer cancel()
 	begun := time.Now()
-	outcomes, err := g.ask(ctx, f.batch)
+	var outcomes []outcome
+	err := sqldb.Retry(ctx, sqldb.Policy{}, func(ctx context.Context) (err error) {
+		outcomes, err = g.ask(ctx, f.batch)
+		return err
+	})
 	if err != nil {
 		if !sqldb.Retryable(err) {
 			g.putConn(true)
