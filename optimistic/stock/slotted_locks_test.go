@@ -41,11 +41,11 @@ func holdSlots(t *testing.T, db *dbtest.DB, slots ...int) (release func()) {
 }
 
 // schemaSlots is the table with its schema in front: by it, awaitWaiting finds who waits.
-func schemaSlots(t *testing.T, db *dbtest.DB) *stock.Slotted {
+func schemaSlots(t *testing.T, db *sqldb.DB) *stock.Slotted {
 	t.Helper()
 	x := slotTable
 	x.Name = db.Schema() + "." + x.Name
-	s, err := stock.NewSlotted(db.DB, x)
+	s, err := stock.NewSlotted(db, x)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func hurried(t *testing.T) context.Context {
 func TestSlottedPassesOver(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		makeSlots(t, db, 5, 5, 6, 5)
-		s := schemaSlots(t, db)
+		s := schemaSlots(t, db.DB)
 		ctx := hurried(t)
 		release := holdSlots(t, db, 0, 1, 3)
 		for i := range 3 {
@@ -131,7 +131,7 @@ func TestSlottedPassesOver(t *testing.T) {
 func TestSlottedWaitsForWhatHasEnough(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		makeSlots(t, db, 0, 5, 0)
-		s := schemaSlots(t, db)
+		s := schemaSlots(t, db.DB)
 		holdSlots(t, db, 0)
 		release := holdSlots(t, db, 1)
 		answer := make(chan error, 1)
@@ -144,11 +144,45 @@ func TestSlottedWaitsForWhatHasEnough(t *testing.T) {
 	})
 }
 
+// A take in a transaction that has waited for a slot, and finds it emptied, does not keep
+// it from who moves stock: the interleaving of waitTx.
+func TestSlottedWaitsForNothing(t *testing.T) {
+	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
+		makeSlots(t, db, 2, 5)
+		handle, d := countedDeadlocks(t, db)
+		s := schemaSlots(t, handle)
+		other, err := db.SQL.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = other.Rollback() })
+		if _, err := other.Exec("UPDATE t_bonus_slots SET left_count = 1 WHERE id = 10001 AND slot = 1"); err != nil {
+			t.Fatal(err)
+		}
+		taken, moved := make(chan error, 1), make(chan error, 1)
+		go func() {
+			taken <- handle.InTx(hurried(t), readCommitted, func(ctx context.Context, tx *sqldb.Tx) error { return s.Take(ctx, tx, 10001, 3) })
+		}()
+		awaitWaiting(t, db, 1)
+		go func() { moved <- s.Rebalance(hurried(t), handle, 10001) }()
+		awaitWaiting(t, db, 2)
+		if err := other.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(<-taken, <-moved); err != nil || len(d.victims) != 0 {
+			t.Errorf("%v, %d deadlocks: %q", err, len(d.victims), d.victims)
+		}
+		if counts, _ := slots(t, db); sum(counts) != 0 {
+			t.Errorf("%v left", counts)
+		}
+	})
+}
+
 // Where one slot has all there is, whoever finds it locked spreads it over all.
 func TestSlottedMovesWhenDry(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		makeSlots(t, db, 0, 101, 0, 0)
-		s := schemaSlots(t, db)
+		s := schemaSlots(t, db.DB)
 		release := holdSlots(t, db, 1)
 		answer := make(chan error, 1)
 		go func() { answer <- s.Take(t.Context(), db.DB, 10001, 1) }()
@@ -168,7 +202,7 @@ func TestSlottedMovesWhenDry(t *testing.T) {
 func TestSlottedReadsAfterTheWait(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		makeSlots(t, db, 10)
-		s := schemaSlots(t, db)
+		s := schemaSlots(t, db.DB)
 		ctx := t.Context()
 		for _, f := range []func() error{
 			func() error { return s.Take(ctx, db.DB, 10001, 19) },

@@ -1,10 +1,11 @@
 package stock
 
-// postgresSlots: a take finds its slot and changes it in one statement. The CTEs lock
+// postgresSlots: a take finds its slot and changes it in one statement. The CTEs find
 // at most one row: the second is not read where the first has found one. SKIP LOCKED
 // passes over who is at a slot; a slot that has changed since the statement began is
-// read again before it is locked, and again by the UPDATE, so both have the guard. What
-// the statement misses because its snapshot is too old, the next one sees.
+// locked and read again, and again by the UPDATE, so both have the guard. (One that
+// does not let it through then stays locked.) What the statement misses because its
+// snapshot is too old, the next one sees.
 //
 // A locking SELECT locks in the order in which its rows come out of the sort, or of the
 // index. Who holds slot 0 is alone in locking several, so there is nobody that another

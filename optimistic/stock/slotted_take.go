@@ -128,14 +128,48 @@ func (s *Slotted) takeTx(ctx context.Context, tx *sqldb.Tx, id any, n int64) err
 		if len(slots) == 0 {
 			break
 		}
-		slot := slots[rand.IntN(len(slots))]
-		for _, st := range []slotStatement{s.sql.take.free, s.sql.take.one} {
-			if taken, err := s.changeTx(ctx, tx, st, id, n, slot); err != nil || taken {
-				return err
-			}
+		if taken, err := s.waitTx(ctx, tx, id, n, slots[rand.IntN(len(slots))]); err != nil || taken {
+			return err
 		}
 	}
 	return s.takeFromAll(ctx, tx, id, n)
+}
+
+// waitTx takes of a slot that is free, or waits for one (PostgreSQL, SQLite), and locks
+// none if it takes nothing.
+//
+// PostgreSQL locks a row that it has waited for before it looks at it again, and keeps
+// the lock if the row does not let the statement through any more. The interleaving: it
+// waits for slot 5, which is emptied meanwhile, and holds it; somebody who moves stock
+// has slot 0 and waits for slot 5; now it waits for slot 0. So it gives back what it has
+// locked for nothing, by a savepoint, which only those pay for who have to wait.
+func (s *Slotted) waitTx(ctx context.Context, tx *sqldb.Tx, id any, n, slot int64) (taken bool, err error) {
+	save := func(statements ...string) error {
+		if tx.DB().Kind() != sqldb.Postgres { // on SQLite nobody waits for a row
+			return nil
+		}
+		for _, st := range statements {
+			if _, err := tx.Exec(ctx, st+" sqllock_slot"); err != nil {
+				return s.explain(id, err)
+			}
+		}
+		return nil
+	}
+	if err := save("SAVEPOINT"); err != nil {
+		return false, err
+	}
+	for _, st := range []slotStatement{s.sql.take.free, s.sql.take.one} {
+		if taken, err = s.changeTx(ctx, tx, st, id, n, slot); err != nil {
+			return false, err
+		}
+		if taken {
+			if err := save("RELEASE SAVEPOINT"); err != nil {
+				return false, spoil(tx, err) // an error says that nothing was changed
+			}
+			return true, nil
+		}
+	}
+	return false, save("ROLLBACK TO SAVEPOINT", "RELEASE SAVEPOINT")
 }
 
 // putDB puts back in autocommit.
