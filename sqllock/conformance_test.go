@@ -108,6 +108,7 @@ func TestConformanceIsolation(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"REPEATABLE READ", "SERIALIZABLE"} {
 		t.Run(strings.ReplaceAll(level, " ", ""), func(t *testing.T) {
+			t.Parallel()
 			kinds := []sqldb.Kind{sqldb.Postgres, sqldb.MySQL, sqldb.MariaDB}
 			if level == "REPEATABLE READ" {
 				kinds = kinds[:1] // it is the default of the others

@@ -21,10 +21,13 @@ import (
 
 var innodb = []sqldb.Kind{sqldb.MySQL, sqldb.MariaDB}
 
+// patience is for how long a test waits for what has to come.
+const patience = time.Minute
+
 // must acquires, or ends the test.
 func must(t testing.TB, l lock.Locker, name string, opts ...lock.Option) *lock.Lock {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	got, err := l.Acquire(ctx, name, opts...)
 	if err != nil {
@@ -55,7 +58,7 @@ func refused(t testing.TB, l lock.Locker, name string) *lock.HeldError {
 // eventually waits until f says so, and ends the test if that takes too long.
 func eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !f(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !f(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited too long until %s", what)
 		}
@@ -98,10 +101,60 @@ func soon(t testing.TB, what string, f func() error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(4 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatalf("%s waits", what)
 		return nil
 	}
+}
+
+// within waits until ch is closed, and fails the test if that is later than d after
+// begun. A timer of the test's own for the same moment says by how much this machine is
+// late.
+func within(t testing.TB, what string, begun time.Time, d time.Duration, ch <-chan struct{}) time.Duration {
+	t.Helper()
+	late := make(chan time.Duration, 1)
+	own := time.AfterFunc(time.Until(begun.Add(d)), func() { late <- time.Since(begun.Add(d)) })
+	defer own.Stop()
+	<-ch
+	took := time.Since(begun)
+	if took > d {
+		if by := <-late; took > d+2*by+20*time.Millisecond {
+			t.Errorf("%s after %v, of at most %v, on a machine that is %v late", what, took, d, by)
+		}
+	}
+	return took
+}
+
+// exhaust takes all connections that are left in the pool. They go back by the function
+// that it returns, or at the end of the test.
+func exhaust(t testing.TB, db *dbtest.DB) (putBack func()) {
+	t.Helper()
+	var conns []*sqldb.Conn
+	putBack = func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		conns = nil
+	}
+	t.Cleanup(putBack)
+	full := func() bool {
+		if db.Pool != nil {
+			s := db.Pool.Stat()
+			return s.AcquiredConns() == s.MaxConns()
+		}
+		s := db.SQL.Stats()
+		return s.InUse == s.MaxOpenConnections
+	}
+	eventually(t, "the pool is exhausted", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		c, err := db.Conn(ctx)
+		if err == nil {
+			conns = append(conns, c)
+		}
+		return err != nil && full()
+	})
+	return putBack
 }
 
 // gate is a driver that holds statements back while it is shut: a database that

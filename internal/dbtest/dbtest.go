@@ -295,8 +295,9 @@ func openPool(t testing.TB, dsn string, n int) *pgxpool.Pool {
 		t.Fatal(scrub(dsn, err))
 	}
 	t.Cleanup(func() {
-		allBack(t, func() int { return int(pool.Stat().AcquiredConns()) })
-		pool.Close()
+		if allBack(t, func() int { return int(pool.Stat().AcquiredConns()) }) {
+			pool.Close() // it would wait for those that are out for ever
+		}
 	})
 	return pool
 }
@@ -314,17 +315,19 @@ func track(t testing.TB, db *sql.DB) *sql.DB {
 }
 
 // allBack waits until no connection is out of the pool, for as long as one may be
-// on its way back: what a caller has abandoned ends within [sqldb.Bound].
-func allBack(t testing.TB, out func() int) {
+// on its way back: what a caller has abandoned ends within [sqldb.Bound]. If some stay
+// out, the test fails.
+func allBack(t testing.TB, out func() int) bool {
 	t.Helper()
 	deadline := time.Now().Add(2 * sqldb.Bound)
 	for out() != 0 {
 		if time.Now().After(deadline) {
 			t.Errorf("%d connections were left out of the pool", out())
-			return
+			return false
 		}
 		time.Sleep(time.Millisecond)
 	}
+	return true
 }
 
 // MustExec runs statements by hand, and fails the test if one fails.
