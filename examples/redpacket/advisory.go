@@ -11,10 +11,6 @@ import (
 	"github.com/sqlnative/locks/sqldb"
 )
 
-// advisoryStall is the TTL with -stall, the shortest that every server has, and how long
-// a holder is stopped.
-const advisoryStall = time.Second
-
 // advised is the flow of [locked] under an advisory lock, which needs no table.
 func advised(ctx context.Context, db *sqldb.DB, c config) (*contest, error) {
 	noGuard := func(context.Context, *lock.Lock, *sqldb.Tx) error { return nil }
@@ -32,7 +28,7 @@ func advised(ctx context.Context, db *sqldb.DB, c config) (*contest, error) {
 	var stops [2]*stopper
 	for i := range lockers {
 		stops[i] = &stopper{}
-		l, err := advisory.New(ctx, db.Wrap(stops[i].wrap), lock.TTL(advisoryStall), advisory.Connections(1))
+		l, err := advisory.New(ctx, db.Wrap(stops[i].wrap), lock.TTL(stallTTL), advisory.Connections(1))
 		if err != nil {
 			return nil, err
 		}
@@ -40,7 +36,7 @@ func advised(ctx context.Context, db *sqldb.DB, c config) (*contest, error) {
 	}
 	its := func(user int) (lock.Locker, func()) {
 		i := user % len(lockers)
-		return lockers[i], func() { stops[i].stop(2 * advisoryStall) }
+		return lockers[i], func() { stops[i].stop(stall) }
 	}
 	return oneAtATime(db, c, its, noGuard, func() error { return errors.Join(lockers[0].Close(), lockers[1].Close()) }), nil
 }

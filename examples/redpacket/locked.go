@@ -18,9 +18,10 @@ import (
 const (
 	// lockTTL is how long a process that was killed keeps the others waiting.
 	lockTTL = 5 * time.Second
-	// stallTTL is the TTL with -stall, and stall how long a holder is stopped: half of
-	// it lies behind the end of its lease, when others have the lock.
-	stallTTL = 500 * time.Millisecond
+	// stallTTL is the TTL with -stall, the shortest that every server's advisory locks
+	// have, and stall how long a holder is stopped: half of it lies behind the end of its
+	// lease, when others have the lock.
+	stallTTL = time.Second
 	stall    = 2 * stallTTL
 	// stallFirst and stallEvery say who is stopped: in each process the third that
 	// holds the lock while there are gifts, and then every fiftieth.
