@@ -33,6 +33,7 @@ const announceBound = time.Second
 type announcer struct {
 	l          *Locker
 	after, ttl time.Duration
+	bound      time.Duration // of one statement
 	wake       chan struct{} // capacity 1
 
 	mu      sync.Mutex
@@ -217,7 +218,7 @@ func refuses(err error) bool {
 // met in opposite orders at a gap between rows would deadlock.
 func (a *announcer) send(op string, st func(batch []*waiter, ttl int64) (string, []any), batch []*waiter) error {
 	slices.SortFunc(batch, func(v, w *waiter) int { return cmp.Or(cmp.Compare(v.name, w.name), cmp.Compare(v.ticket, w.ticket)) })
-	ctx, cancel := context.WithTimeout(context.Background(), announceBound)
+	ctx, cancel := context.WithTimeout(context.Background(), a.bound)
 	defer cancel()
 	query, args := st(batch, a.ttl.Microseconds())
 	return sqldb.Retry(ctx, again(), func(ctx context.Context) error {

@@ -311,6 +311,7 @@ func TestShowRaces(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			l := shower(t, db.Another(t).DB, time.Millisecond, 30*time.Millisecond)
+			l.ShowBound(patience) // a row stays whose removal takes longer, as it does beside so many
 			for range 6 {
 				wg.Go(func() {
 					for range 15 {

@@ -46,5 +46,8 @@ func Holder(label string) string { return me(label) }
 // moved on.
 func (l *Locker) ShowAfter(after, ttl time.Duration) { l.announce.after, l.announce.ttl = after, ttl }
 
+// ShowBound lets a statement about waiters take so long.
+func (l *Locker) ShowBound(d time.Duration) { l.announce.bound = d }
+
 // ShowDefaults are after how long waiters are shown, and for how long.
 func (l *Locker) ShowDefaults() (after, ttl time.Duration) { return showAfter, showFor }

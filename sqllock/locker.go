@@ -69,7 +69,7 @@ func New(ctx context.Context, db *sqldb.DB, opts ...lock.Option) (*Locker, error
 		return nil, fmt.Errorf("sqllock: asking the server whether it is replicated: %w", err)
 	}
 	l := &Locker{db: db, sql: statementsFor(db, replicated), base: opts, trace: o.Trace, noLabel: me(""), held: map[*held]struct{}{}, ends: map[*context.CancelCauseFunc]struct{}{}, seen: map[string]seen{}}
-	l.announce = announcer{l: l, after: showAfter, ttl: showFor, wake: make(chan struct{}, 1), shown: map[*waiter]struct{}{}}
+	l.announce = announcer{l: l, after: showAfter, ttl: showFor, bound: announceBound, wake: make(chan struct{}, 1), shown: map[*waiter]struct{}{}}
 	l.renew.l, l.renew.locks, l.renew.starting = l, map[*held]struct{}{}, make(chan struct{}, 1)
 	return l, nil
 }

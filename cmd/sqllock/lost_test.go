@@ -91,7 +91,7 @@ func TestDatabaseGone(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			kinds := []sqldb.Kind{sqldb.Postgres, sqldb.MySQL, sqldb.MariaDB}
-			if way == "hangs" && os.Getenv("SQLLOCK_TEST_LONG") == "" {
+			if way == "hangs" && !dbtest.Long() {
 				kinds = kinds[:2] // it takes 15 s until the rest of sqllock gives up
 			}
 			dbtest.On(t, kinds, func(t *testing.T, db *dbtest.DB) {

@@ -3,7 +3,6 @@ package chaos_test
 import (
 	"context"
 	"math/rand/v2"
-	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -20,7 +19,7 @@ const processes = 3
 
 // duration is for how long there is chaos on each database.
 func duration() time.Duration {
-	if os.Getenv("SQLLOCK_TEST_LONG") == "1" {
+	if dbtest.Long() {
 		return 5 * time.Minute
 	}
 	return 10 * time.Second

@@ -2,8 +2,13 @@ package dbtest
 
 import (
 	"flag"
+	"os"
 	"strconv"
 )
+
+// Long reports whether there is time: SQLLOCK_TEST_LONG=1 has tests run for longer, and
+// more of those that repeat on one more server, driver or setting what is tested already.
+func Long() bool { return os.Getenv("SQLLOCK_TEST_LONG") == "1" }
 
 // Parallel has at least so many tests of this binary run at once, unless -parallel
 // says something else. A TestMain calls it whose tests wait, for leases and for servers,

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +20,7 @@ import (
 
 // loadTime is how long the tests under load run.
 func loadTime(short, long time.Duration) time.Duration {
-	if os.Getenv("SQLLOCK_TEST_LONG") == "1" {
+	if dbtest.Long() {
 		return long
 	}
 	return short

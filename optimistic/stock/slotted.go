@@ -89,7 +89,8 @@ func NewSlotted(db *sqldb.DB, t Table) (*Slotted, error) {
 // it usable. A first take of an id waits only where it holds no slot, or slot 0, which
 // whoever locks several locks first: so READ COMMITTED transactions of one such take do
 // not deadlock with each other, and neither do they with Split, Merge and Rebalance, but
-// for a slot that ran dry in the moment in which it was locked. A second take (or Put) of
+// for a slot that ran dry in the moment in which it was locked. (On PostgreSQL one that
+// was waited for in vain is given back by a savepoint, sqllock_slot.) A second take (or Put) of
 // the same id passes over locked slots as well, but where none is free it waits while
 // it holds one, and may deadlock with somebody who does the same: the database then ends
 // one of the two, with an error that [sqldb.Retryable] reports.
