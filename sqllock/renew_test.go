@@ -189,7 +189,7 @@ func TestRenewalBesideTries(t *testing.T) {
 				}
 			}()
 		}
-		lives(t, k, 3*ttl)
+		lives(t, k, ttl+ttl/2)
 		for range 5 {
 			release(t, k)
 			eventually(t, "it is had again", func() (got bool) {
