@@ -90,7 +90,9 @@ func NewSlotted(db *sqldb.DB, t Table) (*Slotted, error) {
 // whoever locks several locks first: so READ COMMITTED transactions of one such take do
 // not deadlock with each other, and neither do they with Split, Merge and Rebalance, but
 // for a slot that ran dry in the moment in which it was locked. (On PostgreSQL one that
-// was waited for in vain is given back by a savepoint, sqllock_slot.) A second take (or Put) of
+// was waited for in vain is given back by a savepoint, sqllock_slot. MariaDB sometimes
+// keeps slots locked that a take has passed over because they had too little; when it
+// then waits for slot 0, it may deadlock with those three, retryable.) A second take (or Put) of
 // the same id passes over locked slots as well, but where none is free it waits while
 // it holds one, and may deadlock with somebody who does the same: the database then ends
 // one of the two, with an error that [sqldb.Retryable] reports.
