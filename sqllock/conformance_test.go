@@ -94,24 +94,11 @@ func begin(t testing.TB, db *dbtest.DB) (*sqldb.Tx, func() error, func() error) 
 	return db.Tx(tx), tx.Commit, tx.Rollback
 }
 
-// core is what there is time for with another driver, or another isolation level; all
-// of it is done with SQLLOCK_TEST_LONG=1.
-func core(s locktest.Subject, more ...string) locktest.Subject {
-	if s.Only = more; !dbtest.Long() {
-		s.Only = []string{"Exclusion/Counter", "Lease/Extend", "Guard"}
-	}
-	return s
-}
-
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Flavours(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		locktest.Run(t, subject(t, db))
-	})
-	dbtest.Stdlib(t, func(t *testing.T, db *dbtest.DB) {
-		t.Parallel()
-		locktest.Run(t, core(subject(t, db)))
 	})
 }
 
@@ -138,8 +125,9 @@ func TestConformanceIsolation(t *testing.T) {
 				if err := other.QueryRow(t.Context(), map[bool]string{false: "SHOW " + settings[db.Kind()], true: "SELECT @@" + settings[db.Kind()]}[db.Kind().InnoDB()]).Scan(&is); err != nil || !strings.EqualFold(is, value) {
 					t.Fatalf("the isolation level is %q, not %q: %v", is, value, err)
 				}
-				locktest.Run(t, core(subject(t, other), "Exclusion/Counter", "Waiting/CancelledAtRandom", "Waiting/Expiry", "Lease/Renewed",
-					"Lease/Extend", "Token", "Guard", "ReleaseIn"))
+				s := subject(t, other)
+				s.Only = []string{"Exclusion/Counter", "Waiting/CancelledAtRandom", "Waiting/Expiry", "Lease/Renewed", "Lease/Extend", "Token", "Guard", "ReleaseIn"}
+				locktest.Run(t, s)
 			})
 		})
 	}

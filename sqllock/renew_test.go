@@ -165,7 +165,7 @@ func TestRenewalFailsOnce(t *testing.T) {
 func TestRenewalBesideTries(t *testing.T) {
 	dbtest.Servers(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
-		const ttl = 3 * time.Second
+		const ttl = 2 * time.Second
 		a, b := table(t, db, lock.TTL(ttl)), locker(t, db.Another(t).DB)
 		k := must(t, a, "job")
 		stop := make(chan struct{})
@@ -189,7 +189,7 @@ func TestRenewalBesideTries(t *testing.T) {
 				}
 			}()
 		}
-		lives(t, k, ttl+ttl/2)
+		lives(t, k, 3*ttl)
 		for range 5 {
 			release(t, k)
 			eventually(t, "it is had again", func() (got bool) {

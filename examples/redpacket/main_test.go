@@ -54,9 +54,6 @@ func rows(t *testing.T, stdout string) map[string]row {
 func TestRace(t *testing.T) {
 	for _, processes := range []string{"1", "3"} {
 		t.Run(processes, func(t *testing.T) {
-			if processes != "1" && testing.Short() {
-				t.Skip("with -short in one process")
-			}
 			for _, kind := range sqldb.Kinds() {
 				t.Run(kind.String(), func(t *testing.T) {
 					t.Parallel() // the holders wait more than they work

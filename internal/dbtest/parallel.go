@@ -6,8 +6,7 @@ import (
 	"strconv"
 )
 
-// Long reports whether there is time: SQLLOCK_TEST_LONG=1 has tests run for longer, and
-// more of those that repeat on one more server, driver or setting what is tested already.
+// Long reports whether there is time: SQLLOCK_TEST_LONG=1 has tests run for longer.
 func Long() bool { return os.Getenv("SQLLOCK_TEST_LONG") == "1" }
 
 // Parallel has at least so many tests of this binary run at once, unless -parallel

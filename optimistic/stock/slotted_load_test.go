@@ -181,8 +181,6 @@ func (m *slotMix) step(ctx context.Context) error {
 // Stock moves between the slots all the time, and there is always enough: no take is
 // ever refused, nothing is lost, and nothing deadlocks, on a DB and in READ COMMITTED
 // transactions. What is counted is what the server says, whether it is retried or not.
-// (On MariaDB, which keeps locks of rows that it has only looked at, now and then one
-// does: see [stock.Slotted.Take]. It is retried, and nothing is lost by it either.)
 func TestSlottedNeverMissesStock(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
@@ -216,7 +214,7 @@ func TestSlottedNeverMissesStock(t *testing.T) {
 		if sum(counts) != start || slices.Min(counts) < 0 {
 			t.Errorf("%d left of %d: %v", sum(counts), start, counts)
 		}
-		if len(d.victims) != 0 && db.Kind() != sqldb.MariaDB {
+		if len(d.victims) != 0 {
 			t.Errorf("%d deadlocks: %.1000q", len(d.victims), d.victims)
 		}
 		if m.moves.Load() == 0 || m.sales.Load() == 0 {
